@@ -1,0 +1,2 @@
+//! `srdma-cli`
+fn main() {}

@@ -1,0 +1,1 @@
+//! E810-format descriptors: words in, meaning out. No state.

@@ -1,0 +1,57 @@
+//! Every maximum of the device, and how they depend on each other.
+//!
+//! A queue or loop without a number here is a bug.
+
+/// Largest message of the transport, in bytes.                       [IBTA 9.7.7]
+pub const MAX_MSG_BYTES: u64 = 1 << 31;
+/// Scatter/gather entries of one work request.                       [E810 1.7]
+pub const MAX_SGE: usize = 13;
+/// Inline bytes of one work request.                                 [E810 1.7]
+pub const MAX_INLINE: usize = 101;
+/// SQ and RQ ring size, in quanta of 32 bytes.                       [E810 1.7]
+pub const MAX_WQ_QUANTA: u32 = 32_768;
+/// SQ quanta that stay unused because the producer clears ahead.      [E810 1.1]
+pub const SQ_RESERVE: u32 = 257;
+/// Quanta that a WQE may not straddle an aligned group of.            [E810 1.4]
+pub const SQ_CHUNK: u32 = 8;
+/// CQ ring size, in entries.                                         [E810 1.7]
+pub const MAX_CQE: u32 = 1_048_575;
+/// SRQ ring size, in quanta.                                         [E810 1.7]
+pub const MAX_SRQ_QUANTA: u32 = 262_144;
+/// Completion event queues.                                          [E810 1.7]
+pub const MAX_CEQS: usize = 1024;
+/// Inbound READ and atomic requests that a responder can replay.
+pub const MAX_RD_ATOMIC: u8 = 128;
+/// Largest path MTU, payload bytes.                                  [IBTA 9.2]
+pub const MAX_MTU: usize = 4096;
+/// Bytes of headers in front of any payload: BTH 12, XRCETH 4, DETH 8, then at most AtomicETH 28.
+pub const MAX_HEADER: usize = 52;
+/// Bytes of any RoCEv2 datagram: headers, payload, pad, ICRC.
+pub const MAX_DATAGRAM: usize = MAX_HEADER + MAX_MTU + 3 + 4;
+/// Queue pairs of one device.
+pub const MAX_QP: u32 = 262_144;
+/// Completion queues of one device.                                  [E810 1.7]
+pub const MAX_CQ: u32 = 524_288;
+/// Shared receive queues of one device.
+pub const MAX_SRQ: u32 = 65_536;
+/// Protection domains of one device.                                 [E810 1.7]
+pub const MAX_PD: u32 = 262_144;
+/// Regions and windows of one device (24-bit index).
+pub const MAX_MR: u32 = 1 << 24;
+/// Address handles of one device (17-bit id).                        [E810 2.1]
+pub const MAX_AH: u32 = 1 << 17;
+/// Entries of the GID table.
+pub const MAX_GIDS: usize = 32;
+/// QPs attached to one multicast group.
+pub const MAX_QP_PER_MCAST: usize = 56;
+/// Multicast groups of one device.
+pub const MAX_MCAST: usize = 8192;
+/// PSNs a requester may have in flight; far below the half range.     [IBTA 9.7.2]
+pub const MAX_PSN_WINDOW: u32 = 16_384;
+/// Receive buffer of a socket where nothing was configured.
+pub const DEFAULT_RMEM: u32 = 212_992;
+
+const _: () = assert!(MAX_PSN_WINDOW < 1 << 22);
+const _: () = assert!(SQ_RESERVE > 2 * 128, "the producer clears up to 255 quanta ahead");
+const _: () = assert!(MAX_INLINE <= 8 + 3 * 31);
+const _: () = assert!(MAX_DATAGRAM < 9000);

@@ -1,0 +1,416 @@
+//! Host memory: the one place of this crate that touches memory it does not own.
+//!
+//! ```text
+//! HostBuf     owned, zeroed, page-aligned memory: rings, shadow areas, registered buffers
+//! HostRange   a promised range: part of a HostBuf (kept alive), or foreign memory under contract
+//! HostWords   a range seen as 64-bit words: ring entries, shadow words (atomics only)
+//! ```
+//!
+//! Registered memory is volatile: a program, a peer or another thread may change it at any time.
+//! So no Rust reference to it is ever handed out; words are atomics, payload moves by raw copy.
+//! What this module does *not* do: keys and rights (see `mr.rs`), or ring protocols (see `ring/`).
+
+#![allow(unsafe_code, reason = "memory that others change can only be reached through raw pointers")]
+
+use core::fmt;
+use core::ptr::NonNull;
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Alignment of every buffer: a page.
+pub const PAGE: usize = 4096;
+
+/// Why host memory could not be had or reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum HostFault {
+    /// The allocator refused.
+    #[error("out of memory")]
+    OutOfMemory,
+    /// An offset or length leaves the range.
+    #[error("outside of the memory range")]
+    OutOfRange,
+    /// A word access at an address that is no multiple of eight.
+    #[error("address is not a multiple of 8")]
+    Misaligned,
+}
+
+/// Owned, zeroed, page-aligned memory that both halves of the device can reach.
+pub struct HostBuf {
+    base: NonNull<u8>,
+    layout: Layout,
+    len: usize,
+}
+
+// SAFETY: why needed: the raw pointer takes the automatic Send away. Why sound: the buffer owns the
+// allocation behind it, and all access goes through atomics or raw copies of bounded ranges.
+unsafe impl Send for HostBuf {}
+// SAFETY: why needed: as above, for Sync. Why sound: no method hands out a reference into the
+// buffer; concurrent access is atomics and raw copies, whose tearing the protocols tolerate.
+unsafe impl Sync for HostBuf {}
+
+impl HostBuf {
+    /// Allocates `len` zeroed bytes (at least one), aligned to a page.
+    pub fn new(len: usize) -> Result<Arc<Self>, HostFault> {
+        let layout =
+            Layout::from_size_align(len.max(1), PAGE).map_err(|_| HostFault::OutOfMemory)?;
+        // SAFETY: why needed: page alignment and zeroing without touching the pages. Why sound: the
+        // layout has a non-zero size (`max(1)` above).
+        let base = unsafe { alloc_zeroed(layout) };
+        let base = NonNull::new(base).ok_or(HostFault::OutOfMemory)?;
+        Ok(Arc::new(Self { base, layout, len }))
+    }
+
+    /// The address of the first byte.
+    #[must_use]
+    pub fn addr(&self) -> u64 {
+        self.base.as_ptr().addr() as u64
+    }
+
+    /// Length in bytes.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// True for a buffer of no bytes.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The whole buffer as a range that keeps it alive.
+    #[must_use]
+    pub fn range(self: &Arc<Self>) -> HostRange {
+        HostRange { base: self.base.as_ptr(), len: self.len, keep: Some(Arc::clone(self)) }
+    }
+
+    /// The whole buffer as words.
+    pub fn words(self: &Arc<Self>) -> HostWords {
+        HostWords {
+            base: self.base.as_ptr().cast(),
+            words: self.len / 8,
+            _keep: Some(Arc::clone(self)),
+        }
+    }
+}
+
+impl Drop for HostBuf {
+    fn drop(&mut self) {
+        // SAFETY: why needed: the memory came from `alloc_zeroed`. Why sound: same pointer and
+        // layout as in `new`; every range and word view held an `Arc`, so none is left.
+        unsafe { dealloc(self.base.as_ptr(), self.layout) }
+    }
+}
+
+impl fmt::Debug for HostBuf {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "HostBuf({:#x}, {} bytes)", self.addr(), self.len)
+    }
+}
+
+/// A promised range of memory: it stays readable and writable while this value lives.
+#[derive(Clone)]
+pub struct HostRange {
+    base: *mut u8,
+    len: usize,
+    keep: Option<Arc<HostBuf>>,
+}
+
+// SAFETY: why needed: raw pointer. Why sound: the memory is either kept alive by `keep` or promised
+// by the contract of `foreign`, which names use from any thread.
+unsafe impl Send for HostRange {}
+// SAFETY: why needed: raw pointer. Why sound: as for Send; access is by raw copies and atomics.
+unsafe impl Sync for HostRange {}
+
+impl HostRange {
+    /// An empty range.
+    #[must_use]
+    pub const fn empty() -> Self {
+        Self { base: core::ptr::null_mut(), len: 0, keep: None }
+    }
+
+    /// Memory that somebody else owns.
+    ///
+    /// # Safety
+    ///
+    /// `base..base + len` must stay mapped, readable, and writable where the region's rights allow
+    /// writing, until this value and all its clones are gone, for use from any thread. No Rust
+    /// reference to it may be live while the device can write to it.
+    #[must_use]
+    pub const unsafe fn foreign(base: *mut u8, len: usize) -> Self {
+        Self { base, len, keep: None }
+    }
+
+    /// The address of the first byte.
+    #[must_use]
+    pub fn addr(&self) -> u64 {
+        self.base.addr() as u64
+    }
+
+    /// Length in bytes.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// True for a range of no bytes.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The part of `len` bytes at `offset`, or why it is not inside.
+    pub fn slice(&self, offset: usize, len: usize) -> Result<Self, HostFault> {
+        self.check(offset, len)?;
+        Ok(Self { base: self.base.wrapping_add(offset), len, keep: self.keep.clone() })
+    }
+
+    /// The whole range as 64-bit words; its address must be a multiple of eight.
+    pub fn words(&self) -> Result<HostWords, HostFault> {
+        if !self.addr().is_multiple_of(8) {
+            return Err(HostFault::Misaligned);
+        }
+        #[allow(clippy::cast_ptr_alignment, reason = "checked just above")]
+        Ok(HostWords { base: self.base.cast(), words: self.len / 8, _keep: self.keep.clone() })
+    }
+
+    /// Copies `bytes` into the range at `offset`.
+    pub fn write(&self, offset: usize, bytes: &[u8]) -> Result<(), HostFault> {
+        let span = self.span(offset, bytes.len())?;
+        span.copy_in(0, bytes);
+        Ok(())
+    }
+
+    /// Copies out of the range at `offset`, filling `bytes`.
+    pub fn read(&self, offset: usize, bytes: &mut [u8]) -> Result<(), HostFault> {
+        let span = self.span(offset, bytes.len())?;
+        span.copy_out(0, bytes);
+        Ok(())
+    }
+
+    /// A bounded window for one use, without the reference count.
+    pub fn span(&self, offset: usize, len: usize) -> Result<Span<'_>, HostFault> {
+        self.check(offset, len)?;
+        Ok(Span { base: self.base.wrapping_add(offset), len, _life: core::marker::PhantomData })
+    }
+
+    fn check(&self, offset: usize, len: usize) -> Result<(), HostFault> {
+        match offset.checked_add(len) {
+            Some(end) if end <= self.len => Ok(()),
+            _ => Err(HostFault::OutOfRange),
+        }
+    }
+}
+
+impl fmt::Debug for HostRange {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "HostRange({:#x}, {} bytes)", self.addr(), self.len)
+    }
+}
+
+/// A bounded window into host memory, for the length of one borrow.
+///
+/// `'a` is the borrow of whatever keeps the memory registered, so the memory cannot be released
+/// while a span exists.
+#[derive(Clone, Copy)]
+pub struct Span<'a> {
+    base: *mut u8,
+    len: usize,
+    _life: core::marker::PhantomData<&'a HostRange>,
+}
+
+impl<'a> Span<'a> {
+    /// Length in bytes.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// True for a window of no bytes.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The address of the first byte.
+    #[must_use]
+    pub fn addr(&self) -> u64 {
+        self.base.addr() as u64
+    }
+
+    /// The part of `len` bytes at `offset`; `None` if it is not inside.
+    #[must_use]
+    pub fn slice(&self, offset: usize, len: usize) -> Option<Self> {
+        match offset.checked_add(len) {
+            Some(end) if end <= self.len => {
+                Some(Self { base: self.base.wrapping_add(offset), len, _life: self._life })
+            }
+            _ => None,
+        }
+    }
+
+    /// Copies `bytes` in at `offset`, in increasing address order per word.
+    ///
+    /// # Panics
+    ///
+    /// If the bytes do not fit: the caller checked lengths, so this is our own bug.
+    pub fn copy_in(&self, offset: usize, bytes: &[u8]) {
+        assert!(offset.checked_add(bytes.len()).is_some_and(|end| end <= self.len));
+        // SAFETY: why needed: the target may change under us, so it can be no `&mut [u8]`. Why
+        // sound: asserted to lie inside the window, which `'a` keeps registered; source and target
+        // do not overlap, because a `&[u8]` never aliases registered memory (module contract).
+        unsafe {
+            core::ptr::copy_nonoverlapping(
+                bytes.as_ptr(),
+                self.base.wrapping_add(offset),
+                bytes.len(),
+            );
+        }
+    }
+
+    /// Copies out from `offset`, filling `bytes`.
+    ///
+    /// # Panics
+    ///
+    /// If the bytes leave the window: the caller checked lengths, so this is our own bug.
+    pub fn copy_out(&self, offset: usize, bytes: &mut [u8]) {
+        assert!(offset.checked_add(bytes.len()).is_some_and(|end| end <= self.len));
+        // SAFETY: why needed: the source may change under us, so it can be no `&[u8]`. Why sound:
+        // asserted to lie inside the window; the target is an exclusive borrow elsewhere.
+        unsafe {
+            core::ptr::copy_nonoverlapping(
+                self.base.wrapping_add(offset),
+                bytes.as_mut_ptr(),
+                bytes.len(),
+            );
+        }
+    }
+
+    /// Feeds the window to a CRC, in place.
+    ///
+    /// A program that changes the bytes meanwhile gets a CRC that fits neither version, and the
+    /// peer drops the packet: that harms only the program itself.
+    pub fn crc(&self, hasher: &mut crc32fast::Hasher) {
+        if self.len == 0 {
+            return;
+        }
+        // SAFETY: why needed: the CRC library takes a slice. Why sound: the bytes are mapped
+        // (window contract); the slice lives for this call only, is only read, and no value read
+        // from it is used for anything but a checksum.
+        let bytes = unsafe { core::slice::from_raw_parts(self.base, self.len) };
+        hasher.update(bytes);
+    }
+
+    /// The window as an entry of a gather list.
+    #[must_use]
+    pub const fn seg(&self) -> crate::tx::Seg<'a> {
+        crate::tx::Seg::from_raw(self.base.cast_const(), self.len)
+    }
+
+    /// The window's eight bytes as one atomic word; `None` if it is shorter or not aligned.
+    #[must_use]
+    pub fn atomic(&self) -> Option<&'a AtomicU64> {
+        if self.len < 8 || !self.addr().is_multiple_of(8) {
+            return None;
+        }
+        // SAFETY: why needed: RDMA atomics act on the program's own 64-bit word. Why sound: mapped
+        // for `'a`, eight bytes long and aligned (checked above); an atomic may be shared.
+        Some(unsafe { AtomicU64::from_ptr(self.base.cast::<u64>()) })
+    }
+}
+
+impl fmt::Debug for Span<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Span({:#x}, {} bytes)", self.addr(), self.len)
+    }
+}
+
+/// Host memory seen as 64-bit words: ring entries and shadow areas.
+///
+/// Words hold little-endian values whatever the host's order. Every index is checked.
+#[derive(Clone)]
+pub struct HostWords {
+    base: *mut u64,
+    words: usize,
+    _keep: Option<Arc<HostBuf>>,
+}
+
+// SAFETY: why needed: raw pointer. Why sound: kept alive by `_keep` or the contract of the range it
+// came from; only atomic access.
+unsafe impl Send for HostWords {}
+// SAFETY: why needed: raw pointer. Why sound: all access is atomic.
+unsafe impl Sync for HostWords {}
+
+impl HostWords {
+    /// Number of words.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.words
+    }
+
+    /// True without words.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.words == 0
+    }
+
+    /// The address of word 0.
+    #[must_use]
+    pub fn addr(&self) -> u64 {
+        self.base.addr() as u64
+    }
+
+    /// The `count` words from `first` on, or that they are not inside.
+    pub fn slice(&self, first: usize, count: usize) -> Result<Self, HostFault> {
+        match first.checked_add(count) {
+            Some(end) if end <= self.words => Ok(Self {
+                base: self.base.wrapping_add(first),
+                words: count,
+                _keep: self._keep.clone(),
+            }),
+            _ => Err(HostFault::OutOfRange),
+        }
+    }
+
+    #[inline]
+    fn word(&self, index: usize) -> &AtomicU64 {
+        assert!(index < self.words, "ring index inside the ring");
+        // SAFETY: why needed: ring words are shared with the other half. Why sound: inside the
+        // range (asserted), aligned to eight bytes (constructors), alive while `self` is.
+        unsafe { AtomicU64::from_ptr(self.base.wrapping_add(index)) }
+    }
+
+    /// Plain load of word `index`.
+    #[inline]
+    #[must_use]
+    pub fn load(&self, index: usize) -> u64 {
+        u64::from_le(self.word(index).load(Ordering::Relaxed))
+    }
+
+    /// Load of word `index` that later loads may not overtake.
+    #[inline]
+    #[must_use]
+    pub fn load_acquire(&self, index: usize) -> u64 {
+        u64::from_le(self.word(index).load(Ordering::Acquire))
+    }
+
+    /// Plain store of word `index`.
+    #[inline]
+    pub fn store(&self, index: usize, value: u64) {
+        self.word(index).store(value.to_le(), Ordering::Relaxed);
+    }
+
+    /// Store of word `index` that earlier stores may not be delayed past: publishes an entry.
+    #[inline]
+    pub fn store_release(&self, index: usize, value: u64) {
+        self.word(index).store(value.to_le(), Ordering::Release);
+    }
+}
+
+impl fmt::Debug for HostWords {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "HostWords({:#x}, {} words)", self.addr(), self.words)
+    }
+}

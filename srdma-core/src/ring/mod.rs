@@ -1,0 +1,1 @@
+//! One ring, two ends.

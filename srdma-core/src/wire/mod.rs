@@ -1,0 +1,1 @@
+//! RoCEv2 packets: bytes in, meaning out. No state.
