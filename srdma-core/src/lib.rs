@@ -16,6 +16,7 @@ pub mod mem;
 pub mod num;
 pub mod obj;
 pub mod ring;
+pub mod rx;
 mod sync;
 pub mod time;
 pub mod tx;

@@ -1,0 +1,21 @@
+//! What the device is told about a received buffer besides its bytes.
+
+use crate::wire::flow::Ecn;
+use std::net::{IpAddr, SocketAddr};
+
+/// One received buffer: where it came from, and how many datagrams it holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RxMeta {
+    /// Address and UDP port of the sender.
+    pub source: SocketAddr,
+    /// The local address it was sent to.
+    pub local: IpAddr,
+    /// ECN bits of the IP header.
+    pub ecn: Ecn,
+    /// IPv4 TOS or IPv6 traffic class, whole byte.
+    pub tclass: u8,
+    /// TTL or hop limit.
+    pub hop_limit: u8,
+    /// Length of each datagram in the buffer but maybe the last (GRO); the buffer's length if one.
+    pub stride: usize,
+}
