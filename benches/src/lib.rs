@@ -1,1 +1,3 @@
-//! benches
+//! Benchmarks of srdma that need no device on the other side: formats, rings, checksums.
+//!
+//! Whole-path figures come from `srdma-cli perf`; BENCHMARKING.md says how each is made.

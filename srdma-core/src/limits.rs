@@ -52,6 +52,9 @@ pub const MAX_PSN_WINDOW: u32 = 16_384;
 pub const DEFAULT_RMEM: u32 = 212_992;
 
 const _: () = assert!(MAX_PSN_WINDOW < 1 << 22);
-const _: () = assert!(SQ_RESERVE > 2 * 128, "the producer clears up to 255 quanta ahead");
+const _: () = assert!(
+    SQ_RESERVE > 2 * 128,
+    "the producer clears up to 255 quanta ahead"
+);
 const _: () = assert!(MAX_INLINE <= 8 + 3 * 31);
 const _: () = assert!(MAX_DATAGRAM < 9000);

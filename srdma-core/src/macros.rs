@@ -17,7 +17,11 @@ macro_rules! field_int {
             #[inline]
             fn to_bits(self) -> u64 { u64::from(self) }
             #[inline]
-            #[allow(clippy::cast_possible_truncation, reason = "a field's range is checked to fit its type")]
+            #[allow(
+                clippy::cast_possible_truncation,
+                trivial_numeric_casts,
+                reason = "a field's range is checked to fit its type; u64 is one of the types"
+            )]
             fn from_bits(bits: u64) -> Self { bits as $int }
         }
     )*};
@@ -40,7 +44,11 @@ impl Field for bool {
 pub const fn field_mask(hi: u32, lo: u32) -> u64 {
     assert!(hi < 64 && lo <= hi, "a field lies within a 64-bit word");
     let width = hi - lo + 1;
-    let ones = if width == 64 { u64::MAX } else { (1 << width) - 1 };
+    let ones = if width == 64 {
+        u64::MAX
+    } else {
+        (1 << width) - 1
+    };
     ones << lo
 }
 
@@ -65,7 +73,10 @@ macro_rules! le_word {
     (
         $(#[$doc:meta])*
         pub struct $name:ident {
-            $( $(#[$fdoc:meta])* $get:ident / $with:ident : $ty:ty = [$hi:literal : $lo:literal] $($overlay:ident)? ),* $(,)?
+            $(
+                $(#[$fdoc:meta])*
+                $get:ident / $with:ident : $ty:ty = [$hi:literal : $lo:literal] $($overlay:ident)?
+            ),* $(,)?
         }
     ) => {
         $(#[$doc])*
@@ -118,7 +129,10 @@ macro_rules! le_word {
                     $crate::macros::Field::from_bits((self.0 & MASK) >> $lo)
                 }
 
-                #[doc = concat!("Sets bits ", stringify!($hi), ":", stringify!($lo), "; a value too wide is cut to the field.")]
+                #[doc = concat!(
+                    "Sets bits ", stringify!($hi), ":", stringify!($lo),
+                    "; a value too wide is cut to the field."
+                )]
                 #[inline]
                 #[must_use]
                 pub fn $with(self, value: $ty) -> Self {

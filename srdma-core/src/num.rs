@@ -158,7 +158,10 @@ impl Pkey {
 impl Psn {
     /// The number `packets` further on, modulo 2^24.
     #[must_use]
-    #[allow(clippy::should_implement_trait, reason = "wraps on a circle, unlike `Add`")]
+    #[allow(
+        clippy::should_implement_trait,
+        reason = "wraps on a circle, unlike `Add`"
+    )]
     pub const fn add(self, packets: u32) -> Self {
         Self::new(self.0.wrapping_add(packets))
     }
@@ -172,7 +175,10 @@ impl Psn {
     /// Signed distance `self - earlier`, in -2^23 .. 2^23. The half-range value is negative,
     /// so a receiver takes it as a duplicate.                        [IBTA 9.7.2]
     #[must_use]
-    #[allow(clippy::cast_possible_wrap, reason = "the shift moves the sign of 24 bits to bit 31")]
+    #[allow(
+        clippy::cast_possible_wrap,
+        reason = "the shift moves the sign of 24 bits to bit 31"
+    )]
     pub const fn since(self, earlier: Self) -> i32 {
         ((self.0.wrapping_sub(earlier.0) << 8) as i32) >> 8
     }
@@ -192,7 +198,7 @@ mod tests {
 
     #[test]
     fn psn_distance_is_correct_across_the_wrap() {
-        // proves: req-psn-compare
+        // proves: roce-41
         assert_eq!(Psn::new(0).since(Psn::new(0xff_ffff)), 1);
         assert_eq!(Psn::new(0xff_ffff).since(Psn::new(0)), -1);
         assert_eq!(Psn::new(0x80_0000).since(Psn::new(0)), -(1 << 23));

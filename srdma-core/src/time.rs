@@ -25,7 +25,7 @@ impl Instant {
 /// Codes above 31 count as 31.                                       [IBTA 9.7.6.1.3]
 #[must_use]
 pub const fn ack_timeout_ns(code: u8) -> Option<u64> {
-    // rule: req-timeout-zero
+    // rule: roce-60
     if code == 0 {
         return None;
     }
@@ -34,7 +34,7 @@ pub const fn ack_timeout_ns(code: u8) -> Option<u64> {
 }
 
 /// Microseconds of each RNR timer code. Code 0 is the longest.       [IBTA 9.7.5.2.8]
-// rule: wire-rnr-table
+// rule: roce-24
 pub const RNR_TIMER_US: [u32; 32] = [
     655_360, 10, 20, 30, 40, 60, 80, 120, 160, 240, 320, 480, 640, 960, 1280, 1920, 2560, 3840,
     5120, 7680, 10_240, 15_360, 20_480, 30_720, 40_960, 61_440, 81_920, 122_880, 163_840, 245_760,
@@ -43,7 +43,10 @@ pub const RNR_TIMER_US: [u32; 32] = [
 
 /// Nanoseconds of RNR timer code `code` (its low five bits).
 #[must_use]
-#[allow(clippy::indexing_slicing, reason = "the index is masked to the table's length")]
+#[allow(
+    clippy::indexing_slicing,
+    reason = "the index is masked to the table's length"
+)]
 pub const fn rnr_timer_ns(code: u8) -> u64 {
     RNR_TIMER_US[(code & 31) as usize] as u64 * 1000
 }
@@ -54,8 +57,8 @@ mod tests {
 
     #[test]
     fn codes() {
-        // proves: wire-rnr-table
-        // proves: req-timeout-zero
+        // proves: roce-24
+        // proves: roce-60
         assert_eq!(rnr_timer_ns(0), 655_360_000);
         assert_eq!(rnr_timer_ns(1), 10_000);
         assert_eq!(rnr_timer_ns(31), 491_520_000);

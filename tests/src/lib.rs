@@ -1,1 +1,3 @@
-//! tests
+//! The harness of the tests that span crates, and the source tree as the tidy test sees it.
+
+pub mod source;

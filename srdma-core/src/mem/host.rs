@@ -10,7 +10,10 @@
 //! So no Rust reference to it is ever handed out; words are atomics, payload moves by raw copy.
 //! What this module does *not* do: keys and rights (see `mr.rs`), or ring protocols (see `ring/`).
 
-#![allow(unsafe_code, reason = "memory that others change can only be reached through raw pointers")]
+#![allow(
+    unsafe_code,
+    reason = "memory that others change is only reached by raw pointers"
+)]
 
 use core::fmt;
 use core::ptr::NonNull;
@@ -83,7 +86,11 @@ impl HostBuf {
     /// The whole buffer as a range that keeps it alive.
     #[must_use]
     pub fn range(self: &Arc<Self>) -> HostRange {
-        HostRange { base: self.base.as_ptr(), len: self.len, keep: Some(Arc::clone(self)) }
+        HostRange {
+            base: self.base.as_ptr(),
+            len: self.len,
+            keep: Some(Arc::clone(self)),
+        }
     }
 
     /// The whole buffer as words.
@@ -128,7 +135,11 @@ impl HostRange {
     /// An empty range.
     #[must_use]
     pub const fn empty() -> Self {
-        Self { base: core::ptr::null_mut(), len: 0, keep: None }
+        Self {
+            base: core::ptr::null_mut(),
+            len: 0,
+            keep: None,
+        }
     }
 
     /// Memory that somebody else owns.
@@ -140,7 +151,11 @@ impl HostRange {
     /// reference to it may be live while the device can write to it.
     #[must_use]
     pub const unsafe fn foreign(base: *mut u8, len: usize) -> Self {
-        Self { base, len, keep: None }
+        Self {
+            base,
+            len,
+            keep: None,
+        }
     }
 
     /// The address of the first byte.
@@ -164,7 +179,11 @@ impl HostRange {
     /// The part of `len` bytes at `offset`, or why it is not inside.
     pub fn slice(&self, offset: usize, len: usize) -> Result<Self, HostFault> {
         self.check(offset, len)?;
-        Ok(Self { base: self.base.wrapping_add(offset), len, keep: self.keep.clone() })
+        Ok(Self {
+            base: self.base.wrapping_add(offset),
+            len,
+            keep: self.keep.clone(),
+        })
     }
 
     /// The whole range as 64-bit words; its address must be a multiple of eight.
@@ -173,7 +192,11 @@ impl HostRange {
             return Err(HostFault::Misaligned);
         }
         #[allow(clippy::cast_ptr_alignment, reason = "checked just above")]
-        Ok(HostWords { base: self.base.cast(), words: self.len / 8, _keep: self.keep.clone() })
+        Ok(HostWords {
+            base: self.base.cast(),
+            words: self.len / 8,
+            _keep: self.keep.clone(),
+        })
     }
 
     /// Copies `bytes` into the range at `offset`.
@@ -193,7 +216,11 @@ impl HostRange {
     /// A bounded window for one use, without the reference count.
     pub fn span(&self, offset: usize, len: usize) -> Result<Span<'_>, HostFault> {
         self.check(offset, len)?;
-        Ok(Span { base: self.base.wrapping_add(offset), len, _life: core::marker::PhantomData })
+        Ok(Span {
+            base: self.base.wrapping_add(offset),
+            len,
+            _life: core::marker::PhantomData,
+        })
     }
 
     fn check(&self, offset: usize, len: usize) -> Result<(), HostFault> {
@@ -244,9 +271,11 @@ impl<'a> Span<'a> {
     #[must_use]
     pub fn slice(&self, offset: usize, len: usize) -> Option<Self> {
         match offset.checked_add(len) {
-            Some(end) if end <= self.len => {
-                Some(Self { base: self.base.wrapping_add(offset), len, _life: self._life })
-            }
+            Some(end) if end <= self.len => Some(Self {
+                base: self.base.wrapping_add(offset),
+                len,
+                _life: self._life,
+            }),
             _ => None,
         }
     }
@@ -257,7 +286,11 @@ impl<'a> Span<'a> {
     ///
     /// If the bytes do not fit: the caller checked lengths, so this is our own bug.
     pub fn copy_in(&self, offset: usize, bytes: &[u8]) {
-        assert!(offset.checked_add(bytes.len()).is_some_and(|end| end <= self.len));
+        assert!(
+            offset
+                .checked_add(bytes.len())
+                .is_some_and(|end| end <= self.len)
+        );
         // SAFETY: why needed: the target may change under us, so it can be no `&mut [u8]`. Why
         // sound: asserted to lie inside the window, which `'a` keeps registered; source and target
         // do not overlap, because a `&[u8]` never aliases registered memory (module contract).
@@ -276,7 +309,11 @@ impl<'a> Span<'a> {
     ///
     /// If the bytes leave the window: the caller checked lengths, so this is our own bug.
     pub fn copy_out(&self, offset: usize, bytes: &mut [u8]) {
-        assert!(offset.checked_add(bytes.len()).is_some_and(|end| end <= self.len));
+        assert!(
+            offset
+                .checked_add(bytes.len())
+                .is_some_and(|end| end <= self.len)
+        );
         // SAFETY: why needed: the source may change under us, so it can be no `&[u8]`. Why sound:
         // asserted to lie inside the window; the target is an exclusive borrow elsewhere.
         unsafe {

@@ -22,7 +22,11 @@ impl Seg<'_> {
     /// An entry from its parts; `mem::Span` and the arena are the only callers.
     #[must_use]
     pub(crate) const fn from_raw(base: *const u8, len: usize) -> Self {
-        Self { base, len, _life: PhantomData }
+        Self {
+            base,
+            len,
+            _life: PhantomData,
+        }
     }
 
     /// The first byte. Reading it is up to whoever can prove the lifetime (the kernel, `net/sys`).
