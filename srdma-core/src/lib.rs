@@ -15,6 +15,7 @@ pub mod hw;
 pub mod mem;
 pub mod num;
 pub mod obj;
+pub mod qp;
 pub mod ring;
 pub mod rx;
 mod sync;
