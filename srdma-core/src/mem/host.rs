@@ -19,7 +19,7 @@ use core::fmt;
 use core::ptr::NonNull;
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 
 /// Alignment of every buffer: a page.
 pub const PAGE: usize = 4096;
@@ -303,6 +303,35 @@ impl<'a> Span<'a> {
         }
     }
 
+    /// Copies `bytes` in at `offset` so that nobody sees the end before the rest.
+    ///
+    /// The bytes of the last 64-bit word are stored after all others, each naturally aligned
+    /// part of them in one piece: a program that polls a flag or counter at the end of a WRITE
+    /// never reads half of it, nor anything that comes before it too early.
+    ///
+    /// # Panics
+    ///
+    /// If the bytes do not fit: the caller checked lengths, so this is our own bug.
+    #[inline]
+    pub fn copy_in_ordered(&self, offset: usize, bytes: &[u8]) {
+        assert!(
+            offset
+                .checked_add(bytes.len())
+                .is_some_and(|end| end <= self.len)
+        );
+        let end = self.base.wrapping_add(offset + bytes.len());
+        let over = end.addr() % 8;
+        let tail = bytes.len().min(if over == 0 { 8 } else { over });
+        let (body, mut tail) = bytes.split_at(bytes.len() - tail);
+        self.copy_in(offset, body);
+        let mut at = self.base.wrapping_add(offset + body.len());
+        while !tail.is_empty() {
+            let (stored, rest) = store_aligned(at, tail);
+            at = at.wrapping_add(stored);
+            tail = rest;
+        }
+    }
+
     /// Copies out from `offset`, filling `bytes`.
     ///
     /// # Panics
@@ -356,6 +385,31 @@ impl<'a> Span<'a> {
         // for `'a`, eight bytes long and aligned (checked above); an atomic may be shared.
         Some(unsafe { AtomicU64::from_ptr(self.base.cast::<u64>()) })
     }
+}
+
+/// Stores the longest of 8, 4, 2 or 1 bytes that `bytes` has and `at` is aligned to, as one
+/// release store; gives back how many, and the rest. `bytes` is not empty and fits at `at`.
+#[inline]
+fn store_aligned(at: *mut u8, bytes: &[u8]) -> (usize, &[u8]) {
+    macro_rules! step {
+        ($atomic:ty, $int:ty) => {
+            if at.addr().is_multiple_of(size_of::<$int>())
+                && let Some((first, rest)) = bytes.split_first_chunk()
+            {
+                #[allow(clippy::cast_ptr_alignment, reason = "checked just above")]
+                // SAFETY: why needed: an atomic store into memory that others read. Why sound: the
+                // only caller asserted that the bytes fit there; the alignment is checked above.
+                let word = unsafe { <$atomic>::from_ptr(at.cast()) };
+                word.store(<$int>::from_ne_bytes(*first), Ordering::Release);
+                return (size_of::<$int>(), rest);
+            }
+        };
+    }
+    step!(AtomicU64, u64);
+    step!(AtomicU32, u32);
+    step!(AtomicU16, u16);
+    step!(AtomicU8, u8);
+    (bytes.len(), &[])
 }
 
 impl fmt::Debug for Span<'_> {
