@@ -1,0 +1,199 @@
+//! Counters: what the device did and what it dropped, by cause.
+//!
+//! ```text
+//! port        what rxe counts, under rxe's names, so that tools find what they expect
+//! transport   packets, bytes, acknowledgements, retries
+//! drops       one cause each; a dropped packet moves exactly one of them
+//! events      CQEs, CEQEs, AEQEs, interrupts, control commands
+//! ```
+//!
+//! Plain `u64`s: whoever holds the device adds to them. Nothing here is shared between threads.
+
+use crate::wire::Malformed;
+
+macro_rules! counters {
+    ($( $(#[$doc:meta])* $name:ident ),* $(,)?) => {
+        /// All counters of one device, each named as in [`Counters::iter`].
+        #[derive(Clone, Debug, Default)]
+        #[non_exhaustive]
+        pub struct Counters {
+            $( $(#[$doc])* pub $name: u64, )*
+            /// Datagrams that were no packet, by [`Malformed::index`].
+            malformed: [u64; Malformed::COUNT],
+        }
+
+        impl Counters {
+            /// Every counter with its name, in the order of declaration, malformed kinds last.
+            pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
+                let named = [$( (stringify!($name), self.$name) ),*];
+                let malformed = MALFORMED_NAMES.into_iter().zip(self.malformed);
+                named.into_iter().chain(malformed)
+            }
+        }
+    };
+}
+
+counters! {
+    // ---- rxe's names -----------------------------------------------------------------
+    /// Packets sent.
+    sent_pkts,
+    /// Packets received and accepted.
+    rcvd_pkts,
+    /// Requests that were received before.
+    duplicate_request,
+    /// Requests beyond the expected PSN.
+    out_of_seq_request,
+    /// RNR NAKs received.
+    rcvd_rnr_err,
+    /// RNR NAKs sent.
+    send_rnr_err,
+    /// PSN sequence NAKs received.
+    rcvd_seq_err,
+    /// Acknowledgements that waited and were merged with a later one.
+    ack_deferred,
+    /// QPs that gave up after the last retry.
+    retry_exceeded_err,
+    /// QPs that gave up after the last RNR retry.
+    retry_rnr_exceeded_err,
+    /// Times that a requester went back to an earlier PSN.
+    completer_retry_err,
+    /// Packets that the socket refused.
+    send_err,
+    /// Times that the port went down.
+    link_downed,
+    /// SEND messages completed as requester.
+    rdma_sends,
+    /// SEND messages completed as responder.
+    rdma_recvs,
+    // ---- transport -------------------------------------------------------------------
+    /// Bytes sent, from the BTH to the ICRC.
+    sent_bytes,
+    /// Bytes received and accepted, from the BTH to the ICRC.
+    rcvd_bytes,
+    /// Send batches handed to the socket.
+    sent_batches,
+    /// Positive acknowledgements sent.
+    sent_acks,
+    /// Positive acknowledgements received.
+    rcvd_acks,
+    /// NAKs sent, without RNR.
+    sent_naks,
+    /// NAKs received, without RNR.
+    rcvd_naks,
+    /// Packets sent again.
+    retransmitted_pkts,
+    /// Retransmission timers that expired.
+    ack_timeouts,
+    /// READ requests sent.
+    rdma_reads,
+    /// WRITE messages completed as requester.
+    rdma_writes,
+    /// Atomics completed as requester.
+    rdma_atomics,
+    /// READ requests answered as responder.
+    inbound_reads,
+    /// WRITE messages executed as responder.
+    inbound_writes,
+    /// Atomics executed as responder.
+    inbound_atomics,
+    /// READ responses out of sequence, or acknowledgements that left a gap before them.
+    implied_nak,
+    /// Datagrams that carried an ECN congestion mark.
+    rcvd_ecn_marked,
+    /// Congestion notifications sent.
+    sent_cnps,
+    /// Congestion notifications received.
+    rcvd_cnps,
+    // ---- drops -----------------------------------------------------------------------
+    /// The ICRC fits no admissible header.
+    icrc_error,
+    /// No QP of this number.
+    unknown_qpn,
+    /// The opcode is of another service than the QP.
+    wrong_service,
+    /// The QP is in no state to take the packet.
+    bad_state,
+    /// From another address than the QP is connected to, or to another.
+    wrong_source,
+    /// The P_Key does not match.
+    bad_pkey,
+    /// The Q_Key does not match.
+    bad_qkey,
+    /// Datagrams for a QP without a receive WQE.
+    no_recv_wqe,
+    /// Messages of an unreliable service with a packet missing.
+    uc_dropped,
+    /// Datagrams longer than the posted buffer, or to a faulty one.
+    ud_dropped,
+    /// Responses that answer nothing that is open.
+    stale_response,
+    /// Duplicate READs and atomics whose record is gone.
+    replay_missing,
+    /// Multicast packets without an attached QP.
+    mcast_dropped,
+    /// Packets to an address that the GID table does not hold.
+    wrong_address,
+    /// Packets of an opcode that is not spoken here.
+    unsupported_opcode,
+    // ---- events ----------------------------------------------------------------------
+    /// Completions written.
+    cqes,
+    /// Completion queues that overran.
+    cq_overruns,
+    /// Completion events written.
+    ceqes,
+    /// Asynchronous events written.
+    aeqes,
+    /// Asynchronous events lost for want of room.
+    aeqes_lost,
+    /// Interrupts raised.
+    interrupts,
+    /// Doorbells taken.
+    doorbells,
+    /// Control commands executed.
+    cqp_commands,
+    /// Control commands refused.
+    cqp_errors,
+}
+
+/// Names of the malformed kinds, at [`Malformed::index`].
+const MALFORMED_NAMES: [&str; Malformed::COUNT] = [
+    "malformed_too_short",
+    "malformed_version",
+    "malformed_opcode",
+    "malformed_pad",
+    "malformed_length",
+];
+
+impl Counters {
+    /// Counts one datagram that was no packet.
+    #[allow(clippy::indexing_slicing, reason = "an index of a kind is below the number of kinds")]
+    pub const fn malformed(&mut self, kind: Malformed) {
+        self.malformed[kind.index()] += 1;
+    }
+
+    /// The counter called `name`.
+    #[must_use]
+    pub fn named(&self, name: &str) -> Option<u64> {
+        self.iter().find_map(|(known, value)| (known == name).then_some(value))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn every_cause_has_its_own_name() {
+        let mut counters = Counters { icrc_error: 3, ..Counters::default() };
+        for kind in Malformed::ALL {
+            counters.malformed(kind);
+        }
+        let names: HashSet<_> = counters.iter().map(|(name, _)| name).collect();
+        assert_eq!(names.len(), counters.iter().count());
+        assert_eq!(counters.named("icrc_error"), Some(3));
+        assert_eq!(counters.named("malformed_pad"), Some(1));
+        assert_eq!(counters.named("no such"), None);
+    }
+}

@@ -1,0 +1,4 @@
+//! The device: interrupt vectors, event queues, counters.
+
+pub mod counters;
+pub mod msix;
