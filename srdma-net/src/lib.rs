@@ -1,1 +1,28 @@
-//! srdma-net
+//! The I/O half of srdma: UDP sockets with GSO and GRO, eventfds, and the engine that drives the
+//! device.
+//!
+//! | module | what |
+//! |---|---|
+//! | [`socket`] | the two UDP sockets of a local address |
+//! | [`tx`], [`rx`] | a batch to one `sendmmsg`; one `recvmmsg` to lent buffers |
+//! | [`offload`] | what the kernel takes in one send, and what its refusals mean |
+//! | [`selftest`] | does the kernel send the IP header that the ICRC was computed for |
+//! | [`error`] | what can go wrong at start, and what to do |
+//!
+//! System calls, and all `unsafe`, are in the private module `sys`. The device itself is
+//! `srdma-core`; what it decides is not decided again here.
+
+#![deny(unsafe_code)]
+
+pub mod error;
+pub mod offload;
+pub mod rx;
+pub mod selftest;
+pub mod socket;
+mod sys;
+#[cfg(test)]
+mod testing;
+pub mod tx;
+
+pub use error::NetError;
+pub use sys::eventfd::EventFd;

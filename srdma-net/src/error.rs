@@ -1,0 +1,107 @@
+//! What can go wrong when sockets are opened, and what to do about it.
+//!
+//! Errors of single sends and receives are not here: they are policy (`offload.rs`) and counters.
+
+use std::io;
+use std::net::IpAddr;
+
+/// Why a socket of the device could not be set up.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NetError {
+    /// Somebody else owns UDP port 4791 on this address.
+    #[error(
+        "UDP port 4791 of {local} is in use. Owners may be the kernel's rdma_rxe (`rdma link` \
+         shows it; `rdma link delete NAME` or `modprobe -r rdma_rxe` frees the port), or another \
+         process or user (`ss -ulpn sport = :4791` shows it): stop it, or use another address"
+    )]
+    PortInUse {
+        /// The address.
+        local: IpAddr,
+    },
+    /// The address is not one of this machine, or not up yet.
+    #[error(
+        "{local} is not an address of this machine (`ip address` lists them), or its interface is \
+         not up yet"
+    )]
+    NoSuchAddress {
+        /// The address.
+        local: IpAddr,
+    },
+    /// A link-local address means nothing without its interface.
+    #[error("{local} is link-local and names no interface; use a global or loopback address")]
+    LinkLocal {
+        /// The address.
+        local: IpAddr,
+    },
+    /// The system forbids it.
+    #[error(
+        "not allowed to {what} on {local}: a sandbox, security module or firewall policy forbids \
+         it to this user"
+    )]
+    NotAllowed {
+        /// The address.
+        local: IpAddr,
+        /// What was tried.
+        what: &'static str,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// The address family is switched off.
+    #[error("this kernel or container has no sockets for addresses like {local}")]
+    NoFamily {
+        /// The address.
+        local: IpAddr,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// No source port was free.
+    #[error(
+        "no free UDP port in 49152..=65535 on {local} to send from: close sockets of other programs"
+    )]
+    NoSourcePort {
+        /// The address.
+        local: IpAddr,
+    },
+    /// A kernel without an option that we cannot do without.
+    #[error("cannot set {option} on a socket of {local}: Linux 5.0 or newer is needed")]
+    Option {
+        /// The address.
+        local: IpAddr,
+        /// The option.
+        option: &'static str,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// Too many open files, no memory, and what else may happen.
+    #[error("cannot {what} on {local}")]
+    Io {
+        /// The address.
+        local: IpAddr,
+        /// What was tried.
+        what: &'static str,
+        /// The system's error.
+        source: io::Error,
+    },
+}
+
+impl NetError {
+    /// The error for `source`, which happened when we tried to `what` on `local`.
+    pub(crate) fn from_io(local: IpAddr, what: &'static str, source: io::Error) -> Self {
+        match source.raw_os_error() {
+            Some(libc::EADDRINUSE) => Self::PortInUse { local },
+            Some(libc::EADDRNOTAVAIL) => Self::NoSuchAddress { local },
+            Some(libc::EACCES | libc::EPERM) => Self::NotAllowed {
+                local,
+                what,
+                source,
+            },
+            Some(libc::EAFNOSUPPORT) => Self::NoFamily { local, source },
+            _ => Self::Io {
+                local,
+                what,
+                source,
+            },
+        }
+    }
+}

@@ -1,0 +1,100 @@
+//! `RoceSocket` against the real kernel.
+
+use super::*;
+use crate::rx::RxRing;
+use crate::testing::{address, config, drain, open};
+use std::net::{Ipv4Addr, Ipv6Addr};
+
+#[test]
+fn a_taken_port_is_explained() {
+    // proves: roce-160
+    let first = open(&SocketConfig::default());
+    let error = RoceSocket::open(first.local(), &SocketConfig::default()).unwrap_err();
+    let text = error.to_string();
+    assert!(matches!(error, NetError::PortInUse { .. }), "{text}");
+    for word in [
+        "4791",
+        "rdma_rxe",
+        "another process or user",
+        &first.local().to_string(),
+    ] {
+        assert!(text.contains(word), "{word:?} is not in {text:?}");
+    }
+}
+
+#[test]
+fn a_foreign_address_is_explained() {
+    let foreign = IpAddr::from(Ipv4Addr::new(203, 0, 113, 77));
+    let error = RoceSocket::open(foreign, &SocketConfig::default()).unwrap_err();
+    assert!(matches!(error, NetError::NoSuchAddress { .. }));
+    assert!(error.to_string().contains("203.0.113.77"));
+    let link = IpAddr::from(Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1));
+    let error = RoceSocket::open(link, &SocketConfig::default()).unwrap_err();
+    assert!(matches!(error, NetError::LinkLocal { .. }));
+}
+
+#[test]
+fn buffers_are_what_was_configured_or_more_than_the_default() {
+    let small = SocketConfig {
+        rx_buffer: Some(212_992),
+        ..SocketConfig::default()
+    };
+    assert_eq!(open(&small).buffers().rx, 212_992);
+    let buffers = open(&SocketConfig::default()).buffers();
+    let most = rmem_max().unwrap();
+    assert_eq!(buffers.rx, (BUFFER_GOAL / 2).min(most) * 2);
+    assert!(buffers.tx >= 4608);
+}
+
+#[test]
+fn the_source_port_is_an_entropy_port() {
+    let socket = open(&SocketConfig::default());
+    assert!(socket.tx_port() >= SOURCE_FIRST);
+    let bound = socket.tx.local_addr().unwrap().as_socket().unwrap();
+    assert_eq!(bound, SocketAddr::new(socket.local(), socket.tx_port()));
+    assert!(socket.tx.peer_addr().is_err() && socket.rx.peer_addr().is_err());
+}
+
+#[test]
+fn the_sending_socket_keeps_nothing() {
+    let socket = open(&SocketConfig::default());
+    let other = std::net::UdpSocket::bind(SocketAddr::new(address(), 0)).unwrap();
+    other
+        .send_to(
+            b"unwanted",
+            SocketAddr::new(socket.local(), socket.tx_port()),
+        )
+        .unwrap();
+    let mut bytes = [core::mem::MaybeUninit::uninit(); 16];
+    let error = socket.tx.recv(&mut bytes).unwrap_err();
+    assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock);
+}
+
+#[test]
+fn drops_are_counted_across_the_wrap_of_the_kernels_counter() {
+    let socket = open(&SocketConfig::default());
+    assert_eq!(socket.note_drops(u32::MAX - 1), u64::from(u32::MAX) - 1);
+    assert_eq!(socket.note_drops(3), 5);
+    assert_eq!(socket.rx_drops(), u64::from(u32::MAX) + 4);
+}
+
+#[test]
+fn ipv6_without_checksum_is_received() {
+    // proves: roce-156
+    let local = IpAddr::from(Ipv6Addr::LOCALHOST);
+    let socket = match RoceSocket::open_on(local, 0, &config(true, true)) {
+        Ok(socket) => socket,
+        Err(error) => return eprintln!("not checked, this machine has no IPv6: {error}"),
+    };
+    let sender = udp(local).unwrap();
+    sockopt::set_int(sender.as_fd(), SOL_UDP, libc::UDP_NO_CHECK6_TX, 1).unwrap();
+    sender
+        .send_to(b"no checksum", &socket.rx.local_addr().unwrap())
+        .unwrap();
+    let mut ring = RxRing::new(1);
+    let got = drain(&mut ring, &socket);
+    assert_eq!(got.len(), 1);
+    assert_eq!(got[0].1, b"no checksum");
+    assert_eq!(got[0].0.local, local);
+    assert_eq!(got[0].0.hop_limit, 64);
+}

@@ -1,0 +1,24 @@
+//! The bytes that gather entries name, copied out: for the in-memory wire and for captures.
+
+use bytes::BytesMut;
+use srdma_core::tx::Seg;
+
+/// Appends the bytes of `segs` to `out`.
+///
+/// A program may change registered memory during the copy; then the ICRC does not fit and the
+/// receiver drops the packet, as with a NIC.
+pub(crate) fn append(out: &mut BytesMut, segs: &[Seg<'_>]) {
+    let total: usize = segs.iter().map(Seg::len).sum();
+    let mut at = out.len();
+    out.resize(at + total, 0);
+    for seg in segs {
+        let Some(room) = out.get_mut(at..at + seg.len()) else {
+            return;
+        };
+        // SAFETY: why needed: registered memory may change under us, so it is never a slice. Why
+        // sound: a `Seg<'_>` is made only by the core from a checked range that lives for its
+        // lifetime; the target is an exclusive borrow of as many bytes, in our own buffer.
+        unsafe { core::ptr::copy_nonoverlapping(seg.base(), room.as_mut_ptr(), seg.len()) };
+        at += seg.len();
+    }
+}

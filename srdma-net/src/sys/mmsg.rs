@@ -1,0 +1,291 @@
+//! `sendmmsg` and `recvmmsg` over header arrays that are set up once.
+//!
+//! ```text
+//! SendRing   headers[i] → name, control: ours · gather list: the batch's, by cast, or `vectors`
+//! RecvRing   headers[i] → name, control, vector → a slot of `data`, all ours
+//! ```
+//!
+//! No allocation per call. What errors mean is decided elsewhere.
+
+#![allow(
+    trivial_numeric_casts,
+    reason = "some field types depend on the C library"
+)]
+
+use super::addr::Name;
+use super::cmsg::{RxControl, RxInfo, TxControl, TxOptions};
+use core::fmt;
+use srdma_core::tx::Seg;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+// A gather list is handed to the kernel as it is. `Seg` is `repr(C)`, pointer first.
+const _: () = assert!(size_of::<Seg<'static>>() == size_of::<libc::iovec>());
+const _: () = assert!(align_of::<Seg<'static>>() == align_of::<libc::iovec>());
+const _: () = assert!(core::mem::offset_of!(libc::iovec, iov_base) == 0);
+const _: () = assert!(core::mem::offset_of!(libc::iovec, iov_len) == size_of::<usize>());
+
+/// Gather entries for messages that are a part of a gather list.
+const SCRATCH: usize = 4096;
+/// Room of one receive buffer: more than any UDP payload, and not a multiple of a page, so that
+/// the first bytes of all buffers do not compete for the same cache lines.
+pub(crate) const SLOT: usize = 65_536 + 192;
+
+/// One message to send.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Outgoing<'a> {
+    /// Where to.
+    pub(crate) target: SocketAddr,
+    /// The gather list.
+    pub(crate) segs: &'a [Seg<'a>],
+    /// The part of the gather list's bytes to send, as offset and length; `None` for all.
+    pub(crate) part: Option<(usize, usize)>,
+    /// Control messages.
+    pub(crate) options: TxOptions,
+}
+
+/// Headers for outgoing messages.
+pub(crate) struct SendRing {
+    headers: Vec<libc::mmsghdr>,
+    names: Vec<Name>,
+    controls: Vec<TxControl>,
+    vectors: Vec<libc::iovec>,
+}
+
+// SAFETY: why needed: headers hold raw pointers. Why sound: pointers to our own arrays, which move
+// with us, and stale pointers that are rewritten before each use.
+unsafe impl Send for SendRing {}
+
+impl SendRing {
+    /// Room for `messages` at a time.
+    pub(crate) fn new(messages: usize) -> Self {
+        Self {
+            headers: vec![empty_header(); messages],
+            names: vec![Name::EMPTY; messages],
+            controls: vec![TxControl::EMPTY; messages],
+            vectors: Vec::with_capacity(SCRATCH),
+        }
+    }
+
+    /// Sends messages with one call; returns how many of the first ones left.
+    ///
+    /// Takes as many as there is room for; zero only if there were none. An error concerns the
+    /// first message; one that concerns a later message is found by the next call.
+    pub(crate) fn send<'a>(
+        &mut self,
+        fd: BorrowedFd<'_>,
+        messages: impl Iterator<Item = Outgoing<'a>>,
+    ) -> io::Result<usize> {
+        self.vectors.clear();
+        let mut count: libc::c_uint = 0;
+        let slots = self
+            .headers
+            .iter_mut()
+            .zip(&mut self.names)
+            .zip(&mut self.controls);
+        for (message, ((header, name), control)) in messages.zip(slots) {
+            let Some((iov, iovlen)) = gather(&mut self.vectors, &message) else {
+                break;
+            };
+            control.set(message.target.is_ipv6(), &message.options);
+            let header = &mut header.msg_hdr;
+            header.msg_namelen = name.set(&message.target);
+            header.msg_name = (&raw mut *name).cast();
+            header.msg_iov = iov;
+            header.msg_iovlen = iovlen as _;
+            header.msg_controllen = control.bytes().len() as _;
+            header.msg_control = match header.msg_controllen {
+                0 => core::ptr::null_mut(),
+                _ => control.bytes().as_ptr().cast_mut().cast(),
+            };
+            count += 1;
+        }
+        if count == 0 {
+            return Ok(0);
+        }
+        let headers = self.headers.as_mut_ptr();
+        // SAFETY: why needed: headers are raw pointers. Why sound: the first `count` headers were
+        // filled just above: name and control are ours, gather entries are the batch's (borrowed
+        // as `'a`, which covers this call; `Seg` has the layout of `iovec`, asserted above) or in
+        // `vectors`, which does not grow beyond its capacity. The kernel only reads them.
+        let sent = syscall!(unsafe {
+            libc::sendmmsg(fd.as_raw_fd(), headers, count, libc::MSG_DONTWAIT)
+        })?;
+        Ok(usize::try_from(sent).unwrap_or(0))
+    }
+}
+
+impl fmt::Debug for SendRing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SendRing({} messages)", self.headers.len())
+    }
+}
+
+/// The gather list of one message; `None` if the scratch entries are used up.
+fn gather(
+    scratch: &mut Vec<libc::iovec>,
+    message: &Outgoing<'_>,
+) -> Option<(*mut libc::iovec, usize)> {
+    let Some((mut skip, mut left)) = message.part else {
+        let list = message.segs.as_ptr().cast::<libc::iovec>().cast_mut();
+        return Some((list, message.segs.len()));
+    };
+    let first = scratch.len();
+    for seg in message.segs {
+        if skip >= seg.len() {
+            skip -= seg.len();
+            continue;
+        }
+        let len = left.min(seg.len() - skip);
+        if len == 0 {
+            break;
+        }
+        // A growing vector would move the entries that earlier messages point to.
+        if scratch.len() == scratch.capacity() {
+            scratch.truncate(first);
+            return None;
+        }
+        let base = seg.base().wrapping_add(skip).cast_mut().cast();
+        scratch.push(libc::iovec {
+            iov_base: base,
+            iov_len: len,
+        });
+        (skip, left) = (0, left - len);
+    }
+    let count = scratch.len() - first;
+    Some((scratch.as_mut_ptr().wrapping_add(first), count))
+}
+
+/// One received buffer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Incoming<'a> {
+    /// The sender; `None` if the kernel named none that we understand.
+    pub(crate) source: Option<SocketAddr>,
+    /// What the control messages said.
+    pub(crate) info: RxInfo,
+    /// The bytes.
+    pub(crate) bytes: &'a [u8],
+    /// Bytes or control messages did not fit.
+    pub(crate) truncated: bool,
+}
+
+/// Headers and buffers for incoming messages.
+pub(crate) struct RecvRing {
+    headers: Vec<libc::mmsghdr>,
+    names: Vec<Name>,
+    controls: Vec<RxControl>,
+    _vectors: Vec<libc::iovec>,
+    data: Vec<u8>,
+    filled: usize,
+}
+
+// SAFETY: why needed: headers hold raw pointers. Why sound: they point into our own arrays on the
+// heap, which move with us.
+unsafe impl Send for RecvRing {}
+
+impl RecvRing {
+    /// A ring of `buffers` buffers.
+    pub(crate) fn new(buffers: usize) -> Self {
+        let mut data = vec![0u8; buffers * SLOT];
+        let mut names = vec![Name::EMPTY; buffers];
+        let mut controls = vec![RxControl::EMPTY; buffers];
+        let data_base = data.as_mut_ptr();
+        let slot = |i: usize| data_base.wrapping_add(i * SLOT).cast();
+        let mut vectors: Vec<_> = (0..buffers)
+            .map(|i| libc::iovec {
+                iov_base: slot(i),
+                iov_len: SLOT,
+            })
+            .collect();
+        let mut headers = vec![empty_header(); buffers];
+        let (name_base, control_base) = (names.as_mut_ptr(), controls.as_mut_ptr());
+        let vector_base = vectors.as_mut_ptr();
+        for (i, header) in headers.iter_mut().enumerate() {
+            header.msg_hdr.msg_name = name_base.wrapping_add(i).cast();
+            header.msg_hdr.msg_iov = vector_base.wrapping_add(i);
+            header.msg_hdr.msg_iovlen = 1;
+            header.msg_hdr.msg_control = control_base.wrapping_add(i).cast();
+        }
+        Self {
+            headers,
+            names,
+            controls,
+            _vectors: vectors,
+            data,
+            filled: buffers,
+        }
+    }
+
+    /// Takes what has arrived, without waiting; returns the number of filled buffers.
+    pub(crate) fn receive(&mut self, fd: BorrowedFd<'_>) -> io::Result<usize> {
+        // The kernel overwrote lengths in the headers that it used, and only in those.
+        for header in self.headers.iter_mut().take(self.filled) {
+            header.msg_hdr.msg_namelen = Name::ROOM;
+            header.msg_hdr.msg_controllen = RxControl::ROOM as _;
+            header.msg_hdr.msg_flags = 0;
+        }
+        self.filled = 0;
+        let room = libc::c_uint::try_from(self.headers.len()).unwrap_or(1);
+        let (headers, forever) = (self.headers.as_mut_ptr(), core::ptr::null_mut());
+        // SAFETY: why needed: the kernel writes through the headers. Why sound: `room` headers
+        // exist; name, control and vector of each point to its own part of arrays that `self`
+        // owns, never resizes and has borrowed exclusively now; the lengths were reset above to
+        // the room that is there.
+        let got = syscall!(unsafe {
+            libc::recvmmsg(fd.as_raw_fd(), headers, room, libc::MSG_DONTWAIT, forever)
+        })?;
+        self.filled = usize::try_from(got).unwrap_or(0);
+        Ok(self.filled)
+    }
+
+    /// Buffer `index` of those that the last [`receive`](Self::receive) filled.
+    pub(crate) fn incoming(&self, index: usize) -> Option<Incoming<'_>> {
+        let header = self.headers.get(..self.filled)?.get(index)?;
+        let start = index * SLOT;
+        let len = usize::try_from(header.msg_len).unwrap_or(0).min(SLOT);
+        let bytes = self.data.get(start..start + len)?;
+        let header = &header.msg_hdr;
+        let lost = libc::MSG_TRUNC | libc::MSG_CTRUNC;
+        #[allow(clippy::unnecessary_cast, reason = "the type depends on the C library")]
+        let control_len = header.msg_controllen as usize;
+        Some(Incoming {
+            source: self.names.get(index)?.read(header.msg_namelen),
+            info: self.controls.get(index)?.parse(control_len),
+            bytes,
+            truncated: header.msg_flags & lost != 0,
+        })
+    }
+
+    /// The bytes of buffer `index`, as in [`incoming`](Self::incoming).
+    pub(crate) fn bytes(&self, index: usize) -> &[u8] {
+        let Some(header) = self
+            .headers
+            .get(..self.filled)
+            .and_then(|all| all.get(index))
+        else {
+            return &[];
+        };
+        let len = usize::try_from(header.msg_len).unwrap_or(0).min(SLOT);
+        self.data
+            .get(index * SLOT..index * SLOT + len)
+            .unwrap_or_default()
+    }
+}
+
+impl fmt::Debug for RecvRing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "RecvRing({} buffers, {} filled)",
+            self.headers.len(),
+            self.filled
+        )
+    }
+}
+
+fn empty_header() -> libc::mmsghdr {
+    // SAFETY: why needed: the C library's struct may have private padding. Why sound: integers and
+    // pointers, for which zero is a value.
+    unsafe { core::mem::zeroed() }
+}

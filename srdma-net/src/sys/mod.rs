@@ -1,0 +1,31 @@
+//! System calls: all the `unsafe` of this crate.
+//!
+//! | file | what | unsafe because |
+//! |---|---|---|
+//! | `mmsg.rs` | `sendmmsg`, `recvmmsg` over reused header arrays | raw pointers in headers |
+//! | `gather.rs` | the bytes of gather entries, copied out | registered memory is no slice |
+//! | `sockopt.rs` | options that `socket2` lacks, socket filters | pointers to option values |
+//! | `eventfd.rs` | eventfds | the descriptor comes from a raw call |
+//! | `cmsg.rs`, `addr.rs` | control messages and socket addresses | nothing: bytes in, bytes out |
+//!
+//! Lengths always come from the slice that they belong to. Gather entries come from a `TxBatch`,
+//! whose lifetime covers the call. Policy (what an error means) is not here: see `offload.rs`.
+
+#![allow(unsafe_code, reason = "system calls take raw pointers")]
+
+/// Runs a system call and turns its `-1` into `io::Error`.
+macro_rules! syscall {
+    ($call:expr) => {
+        match $call {
+            -1 => Err(std::io::Error::last_os_error()),
+            value => Ok(value),
+        }
+    };
+}
+
+pub(crate) mod addr;
+pub(crate) mod cmsg;
+pub(crate) mod eventfd;
+pub(crate) mod gather;
+pub(crate) mod mmsg;
+pub(crate) mod sockopt;

@@ -1,0 +1,107 @@
+//! Socket options that `socket2` does not know, and the filter that keeps a send-only socket empty.
+//!
+//! What each option is for is said in `socket.rs`, where they are set.
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+/// Sets an option that is an `int`.
+pub(crate) fn set_int(
+    fd: BorrowedFd<'_>,
+    level: libc::c_int,
+    name: libc::c_int,
+    value: libc::c_int,
+) -> io::Result<()> {
+    // SAFETY: why needed: `setsockopt` takes a pointer and a length. Why sound: they are those of
+    // `value`, which outlives the call.
+    syscall!(unsafe {
+        libc::setsockopt(
+            fd.as_raw_fd(),
+            level,
+            name,
+            (&raw const value).cast(),
+            int_len::<libc::c_int>(),
+        )
+    })?;
+    Ok(())
+}
+
+/// Reads an option that is an `int`.
+pub(crate) fn get_int(
+    fd: BorrowedFd<'_>,
+    level: libc::c_int,
+    name: libc::c_int,
+) -> io::Result<libc::c_int> {
+    let mut value: libc::c_int = 0;
+    let mut len = int_len::<libc::c_int>();
+    // SAFETY: why needed: `getsockopt` writes through pointers. Why sound: it writes at most `len`
+    // bytes to `value` and one length to `len`; both are ours and outlive the call.
+    syscall!(unsafe {
+        libc::getsockopt(
+            fd.as_raw_fd(),
+            level,
+            name,
+            (&raw mut value).cast(),
+            &raw mut len,
+        )
+    })?;
+    Ok(value)
+}
+
+/// Makes a socket drop all that it receives: for sockets that only send.
+pub(crate) fn drop_everything(fd: BorrowedFd<'_>) -> io::Result<()> {
+    // "return 0": keep no byte of the packet.
+    let mut program = [libc::sock_filter {
+        code: 0x06,
+        jt: 0,
+        jf: 0,
+        k: 0,
+    }];
+    let filter = libc::sock_fprog {
+        len: 1,
+        filter: program.as_mut_ptr(),
+    };
+    // SAFETY: why needed: the option is a struct with a pointer. Why sound: the kernel reads one
+    // instruction through it, and both values outlive the call.
+    syscall!(unsafe {
+        libc::setsockopt(
+            fd.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_ATTACH_FILTER,
+            (&raw const filter).cast(),
+            int_len::<libc::sock_fprog>(),
+        )
+    })?;
+    Ok(())
+}
+
+/// Takes one entry of the socket's error queue; its payload is a copy of a packet as it was sent.
+pub(crate) fn recv_error_copy(fd: BorrowedFd<'_>, bytes: &mut [u8]) -> io::Result<usize> {
+    // SAFETY: why needed: `recv` writes through a pointer. Why sound: pointer and length are those
+    // of `bytes`, an exclusive borrow.
+    let got = syscall!(unsafe {
+        libc::recv(
+            fd.as_raw_fd(),
+            bytes.as_mut_ptr().cast(),
+            bytes.len(),
+            libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT,
+        )
+    })?;
+    Ok(usize::try_from(got).unwrap_or(0))
+}
+
+/// Waits until the socket has something in its error queue or `timeout_ms` have passed.
+pub(crate) fn wait_error(fd: BorrowedFd<'_>, timeout_ms: libc::c_int) -> io::Result<()> {
+    let mut poll = libc::pollfd {
+        fd: fd.as_raw_fd(),
+        events: 0,
+        revents: 0,
+    };
+    // SAFETY: why needed: `poll` takes an array. Why sound: one entry, ours, for this call.
+    syscall!(unsafe { libc::poll(&raw mut poll, 1, timeout_ms) })?;
+    Ok(())
+}
+
+const fn int_len<T>() -> libc::socklen_t {
+    size_of::<T>() as libc::socklen_t
+}
