@@ -1,0 +1,189 @@
+//! Asynchronous event queue entries.                                   [E810 5.1, 5.3, 5.5]
+//!
+//! ```text
+//! +0   completion context (QP, SRQ), or the CQ's cookie >> 1
+//! +8   63 valid | 62:61 Q2 data | 60:57 TCP state | 56:54 QP state | 53:50 source
+//!      46 id bit 18 | 45:34 code | 33 overflow | 32:18 WQE index | 17:0 id bits 17:0
+//! ```
+//!
+//! A code has a *class*: the flush code its work queue ends with, and the event verbs report. SRQ,
+//! CQ and connection events have none of their own and are dispatched by code.
+
+mod code;
+pub use code::AeCode;
+
+use super::{FlushCode, Polarity};
+
+open_enum! {
+    /// Where an event arose. Several values of one class are variants that nobody tells apart.
+    pub struct AeSource: u8 {
+        /// No queue.
+        NONE = 0,
+        /// Receive queue.
+        RQ = 1,
+        /// Completion queue.
+        CQ = 2,
+        /// Send queue.
+        SQ = 5,
+        /// Inbound WRITE, or the source of a READ response.
+        INBOUND = 9,
+        /// Outbound READ response.
+        OUTBOUND_READ = 13,
+    }
+}
+
+impl AeSource {
+    /// The value that stands for the class of this one.              [E810 5.1]
+    #[must_use]
+    pub const fn class(self) -> Self {
+        match self.0 {
+            1 | 3 => Self::RQ,
+            2 | 6 | 10 | 14 => Self::CQ,
+            5 | 7 => Self::SQ,
+            9 | 11 => Self::INBOUND,
+            13 | 15 => Self::OUTBOUND_READ,
+            _ => Self::NONE,
+        }
+    }
+}
+
+le_word! {
+    /// Word 1 of an AEQE, which publishes it.                         [E810 5.1]
+    pub struct AeqeWord {
+        /// QPN, CQ id or SRQ id: low 18 bits.
+        id_low / with_id_low: u32 = [17:0],
+        /// WQE index where it happened.
+        wqe_index / with_wqe_index: u16 = [32:18],
+        /// Events were lost before this one.
+        overflow / with_overflow: bool = [33:33],
+        /// What happened.
+        code / with_code: AeCode = [45:34],
+        /// Bit 18 of the id.
+        id_high / with_id_high: u8 = [46:46],
+        /// Where.
+        source / with_source: AeSource = [53:50],
+        /// State of the QP.
+        state / with_state: super::HwQpState = [56:54],
+        /// Not used by RoCE.
+        tcp_state / with_tcp_state: u8 = [60:57],
+        /// Not used by RoCE.
+        q2_data / with_q2_data: u8 = [62:61],
+        /// Lap of the ring.
+        valid / with_valid: Polarity = [63:63],
+    }
+}
+
+/// An asynchronous event.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Aeqe {
+    /// What happened.
+    pub code: AeCode,
+    /// Where.
+    pub source: AeSource,
+    /// QPN, CQ id or SRQ id; 19 bits.
+    pub id: u32,
+    /// QP or SRQ: the completion context. CQ: the cookie, an even number.
+    pub context: u64,
+    /// State the QP is in now.
+    pub state: super::HwQpState,
+    /// WQE index, in quanta.
+    pub wqe_index: u16,
+    /// Events were lost before this one.
+    pub overflow: bool,
+}
+
+impl Default for Aeqe {
+    fn default() -> Self {
+        Self::decode([0; 2])
+    }
+}
+
+impl Aeqe {
+    /// True if the event is about a CQ.
+    #[must_use]
+    pub fn is_cq(&self) -> bool {
+        self.code == AeCode::LCE_CQ_CATASTROPHIC || self.source.class() == AeSource::CQ
+    }
+
+    /// The words, valid bit clear.
+    #[must_use]
+    pub fn encode(&self) -> [u64; 2] {
+        let context = if self.is_cq() {
+            self.context >> 1
+        } else {
+            self.context
+        };
+        #[allow(
+            clippy::cast_possible_truncation,
+            reason = "cut to one bit by the field"
+        )]
+        let word = AeqeWord::ZERO
+            .with_id_low(self.id)
+            .with_id_high((self.id >> 18) as u8)
+            .with_wqe_index(self.wqe_index)
+            .with_overflow(self.overflow)
+            .with_code(self.code)
+            .with_source(self.source)
+            .with_state(self.state);
+        [context, word.bits()]
+    }
+
+    /// From the words, whatever the valid bit.
+    #[must_use]
+    pub fn decode([context, word]: [u64; 2]) -> Self {
+        let word = AeqeWord::from_bits(word);
+        let mut event = Self {
+            code: word.code(),
+            source: word.source(),
+            id: word.id_low() | u32::from(word.id_high()) << 18,
+            context,
+            state: word.state(),
+            wqe_index: word.wqe_index(),
+            overflow: word.overflow(),
+        };
+        if event.is_cq() {
+            event.context <<= 1;
+        }
+        event
+    }
+}
+
+/// What verbs make of a QP event.                                     [E810 5.5]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum EventClass {
+    /// `QP_FATAL`.
+    Catastrophic,
+    /// `QP_ACCESS_ERR`.
+    Access,
+    /// `QP_REQ_ERR`.
+    Request,
+}
+
+impl AeCode {
+    /// The code the queue named by the source flushes with, and the event that verbs report.
+    /// Asked of a code that is no QP error, the answer is the default.   [E810 5.5]
+    #[must_use]
+    pub const fn class(self) -> (FlushCode, EventClass) {
+        use EventClass::{Access, Catastrophic, Request};
+        match self.0 {
+            0x0102..=0x010a | 0x011c => (FlushCode::PROT, Access),
+            0x0133 | 0x020a => (FlushCode::LOC_QP_OP, Catastrophic),
+            0x0132 | 0x0134 | 0x0135 | 0x0303 | 0x0305 => (FlushCode::LOC_LEN, Catastrophic),
+            0x0112 | 0x020d => (FlushCode::REM_ACCESS, Access),
+            0x0114 | 0x0118 | 0x0119 | 0x011b => (FlushCode::MW_BIND, Access),
+            0x050a => (FlushCode::RETRY_EXC, Catastrophic),
+            0x0208 => (FlushCode::REM_INV_REQ, Request),
+            0x0316 | 0x0505 | 0x0507 | 0x020e => (FlushCode::REM_OP, Catastrophic),
+            0x050f => (FlushCode::RNR_RETRY_EXC, Catastrophic),
+            0x0700 | 0x0703..=0x0705 => (FlushCode::FATAL, Catastrophic),
+            _ => (FlushCode::GENERAL, Catastrophic),
+        }
+    }
+
+    /// The flush code alone.
+    #[must_use]
+    pub const fn flush_code(self) -> FlushCode {
+        self.class().0
+    }
+}

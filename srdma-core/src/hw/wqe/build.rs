@@ -1,0 +1,446 @@
+//! Building WQEs: the driver's direction.
+//!
+//! ```text
+//! WqeBuf { words [u64; 32], which of them carry the valid bit, quanta }
+//! ```
+//!
+//! A buffer is meant to be kept and reused: a builder writes the quanta it needs and no more. The
+//! valid bits are put in when a ring takes the WQE, since only then its lap is known. Words that
+//! Intel's driver leaves as they were (`+8` beside an immediate, `+0` of inline data) are zero here.
+
+use super::super::sge::Sge;
+use super::{
+    BindMw, BindWord, HEADER, MAX_QUANTA, MAX_WORDS, QUANTUM_WORDS, SqHeader, SqOp, UdTarget,
+    UdWord, inline_quanta, sq_quanta,
+};
+use crate::hw::Polarity;
+use crate::limits::{MAX_INLINE, MAX_SGE};
+use crate::num::{Lkey, Rkey};
+
+/// Why a WQE cannot be built.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum WqeError {
+    /// More fragments than a WQE can name.
+    #[error("more than {MAX_SGE} scatter/gather entries")]
+    TooManySges,
+    /// More inline bytes than a WQE can hold.
+    #[error("more than {MAX_INLINE} inline bytes")]
+    InlineTooLong,
+    /// A fragment of 2^31 bytes or more.
+    #[error("a scatter/gather entry of 2^31 bytes or more")]
+    SgeTooLong,
+}
+
+/// Flags every work request may carry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct WrFlags {
+    /// Report success.
+    pub signaled: bool,
+    /// Wait for outstanding READs and atomics.
+    pub read_fence: bool,
+    /// Wait for all earlier WQEs.
+    pub local_fence: bool,
+}
+
+impl WrFlags {
+    /// Signaled, no fences.
+    pub const SIGNALED: Self = Self {
+        signaled: true,
+        read_fence: false,
+        local_fence: false,
+    };
+
+    fn header(self, op: SqOp) -> SqHeader {
+        SqHeader::ZERO
+            .with_op(op)
+            .with_signaled(self.signaled)
+            .with_read_fence(self.read_fence)
+            .with_local_fence(self.local_fence)
+    }
+}
+
+/// Remote memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct RemoteAddr {
+    /// Address (or offset).
+    pub addr: u64,
+    /// Remote key.
+    pub rkey: Rkey,
+}
+
+/// A SEND without its payload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SendWr {
+    /// Common flags.
+    pub flags: WrFlags,
+    /// Solicited event at the receiver.
+    pub solicited: bool,
+    /// Immediate, as a host-order value.
+    pub imm: Option<u32>,
+    /// Remote key to invalidate.
+    pub inv: Option<Rkey>,
+    /// Target of a datagram. Takes the place of `inv`, which datagrams do not have.
+    pub ud: Option<UdTarget>,
+}
+
+impl SendWr {
+    fn header(&self) -> SqHeader {
+        let op = match (self.inv.is_some(), self.solicited) {
+            (false, false) => SqOp::SEND,
+            (false, true) => SqOp::SEND_SOL,
+            (true, false) => SqOp::SEND_INV,
+            (true, true) => SqOp::SEND_SOL_INV,
+        };
+        let header = self.flags.header(op).with_key(self.inv.unwrap_or_default());
+        match self.ud {
+            Some(ud) => header.with_ah(ud.ah),
+            None => header,
+        }
+    }
+
+    fn target(&self) -> u64 {
+        self.ud.map_or(0, |ud| {
+            UdWord::ZERO.with_qkey(ud.qkey).with_dest(ud.dest).bits()
+        })
+    }
+}
+
+/// A WRITE without its payload.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct WriteWr {
+    /// Common flags.
+    pub flags: WrFlags,
+    /// Solicited event at the receiver; means something with an immediate only.
+    pub solicited: bool,
+    /// Immediate, as a host-order value.
+    pub imm: Option<u32>,
+    /// Where to.
+    pub remote: RemoteAddr,
+}
+
+impl WriteWr {
+    fn header(&self) -> SqHeader {
+        let op = if self.solicited && self.imm.is_some() {
+            SqOp::WRITE_SOL
+        } else {
+            SqOp::WRITE
+        };
+        self.flags.header(op).with_key(self.remote.rkey)
+    }
+}
+
+/// A READ without its sink.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct ReadWr {
+    /// Common flags.
+    pub flags: WrFlags,
+    /// Where from.
+    pub remote: RemoteAddr,
+    /// Invalidate the local key afterwards.
+    pub local_inv: bool,
+}
+
+/// One WQE under construction, SQ or RQ.
+#[derive(Clone)]
+pub struct WqeBuf {
+    words: [u64; MAX_WORDS],
+    valid: u32,
+    quanta: u8,
+}
+
+impl Default for WqeBuf {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+#[allow(
+    clippy::indexing_slicing,
+    reason = "constant indices below 32, or slots below 15 after the length checks"
+)]
+impl WqeBuf {
+    /// An unsignaled NOP.
+    #[must_use]
+    pub fn new() -> Self {
+        let mut buf = Self {
+            words: [0; MAX_WORDS],
+            valid: 0,
+            quanta: 0,
+        };
+        buf.nop(WrFlags::default());
+        buf
+    }
+
+    /// Quanta in use, 1..=8.
+    #[inline]
+    #[must_use]
+    pub fn quanta(&self) -> u32 {
+        u32::from(self.quanta)
+    }
+
+    /// The words in use, without valid bits.
+    #[inline]
+    #[must_use]
+    pub fn words(&self) -> &[u64] {
+        &self.words[..usize::from(self.quanta) * QUANTUM_WORDS]
+    }
+
+    /// Bit n is set if word n carries the valid bit.
+    #[inline]
+    #[must_use]
+    pub const fn valid_words(&self) -> u32 {
+        self.valid
+    }
+
+    /// Word `index` as it stands in a ring of that lap; the index is below [`MAX_WORDS`].
+    #[inline]
+    #[must_use]
+    pub fn word(&self, index: usize, polarity: Polarity) -> u64 {
+        let carries = u64::from(self.valid >> index & 1) << 63;
+        self.words[index] | polarity.bit() & carries
+    }
+
+    /// The header, valid bit clear.
+    #[inline]
+    #[must_use]
+    pub fn header(&self) -> SqHeader {
+        SqHeader::from_bits(self.words[HEADER])
+    }
+
+    /// SEND of fragments.
+    pub fn send(&mut self, wr: &SendWr, sges: &[Sge]) -> Result<(), WqeError> {
+        self.fragments(wr.header(), wr.imm, sges)?;
+        self.words[2] = wr.target();
+        Ok(())
+    }
+
+    /// SEND of bytes in the WQE.
+    pub fn send_inline(&mut self, wr: &SendWr, bytes: &[u8]) -> Result<(), WqeError> {
+        self.inline(wr.header(), wr.imm, bytes)?;
+        self.words[2] = wr.target();
+        Ok(())
+    }
+
+    /// WRITE of fragments.
+    pub fn write(&mut self, wr: &WriteWr, sges: &[Sge]) -> Result<(), WqeError> {
+        self.fragments(wr.header(), wr.imm, sges)?;
+        self.words[2] = wr.remote.addr;
+        Ok(())
+    }
+
+    /// WRITE of bytes in the WQE.
+    pub fn write_inline(&mut self, wr: &WriteWr, bytes: &[u8]) -> Result<(), WqeError> {
+        self.inline(wr.header(), wr.imm, bytes)?;
+        self.words[2] = wr.remote.addr;
+        Ok(())
+    }
+
+    /// READ into fragments.
+    pub fn read(&mut self, wr: &ReadWr, sges: &[Sge]) -> Result<(), WqeError> {
+        let op = if wr.local_inv {
+            SqOp::READ_LOC_INV
+        } else {
+            SqOp::READ
+        };
+        self.fragments(wr.flags.header(op).with_key(wr.remote.rkey), None, sges)?;
+        self.words[2] = wr.remote.addr;
+        Ok(())
+    }
+
+    /// ATOMIC WRITE of eight bytes: an inline WRITE with an opcode of its own. `[srdma]`
+    pub fn atomic_write(&mut self, flags: WrFlags, remote: RemoteAddr, value: [u8; 8]) {
+        let header = flags.header(SqOp::ATOMIC_WRITE).with_key(remote.rkey);
+        self.start(1);
+        self.words[1] = u64::from_le_bytes(value);
+        self.words[2] = remote.addr;
+        self.words[HEADER] = header.with_inline(true).with_inline_len(8).bits();
+    }
+
+    /// Fetch and add: the old value goes to `local`.                 [E810 2.4]
+    pub fn fetch_add(
+        &mut self,
+        flags: WrFlags,
+        local: (u64, Lkey),
+        remote: RemoteAddr,
+        addend: u64,
+    ) {
+        self.atomic(flags.header(SqOp::FETCH_ADD), local, remote, [addend, 0]);
+    }
+
+    /// Compare and swap: the old value goes to `local`.              [E810 2.4]
+    pub fn compare_swap(
+        &mut self,
+        flags: WrFlags,
+        local: (u64, Lkey),
+        remote: RemoteAddr,
+        compare: u64,
+        swap: u64,
+    ) {
+        self.atomic(
+            flags.header(SqOp::COMPARE_SWAP),
+            local,
+            remote,
+            [swap, compare],
+        );
+    }
+
+    /// Local invalidate of a region or window.                       [E810 2.4]
+    pub fn local_invalidate(&mut self, flags: WrFlags, stag: u32) {
+        self.start(1);
+        self.words[1] = u64::from(stag);
+        self.words[HEADER] = flags.header(SqOp::LOCAL_INVALIDATE).bits();
+    }
+
+    /// Bind (or with length 0 unbind) a window.                      [E810 2.4]
+    pub fn bind_mw(&mut self, flags: WrFlags, bind: &BindMw) {
+        self.start(1);
+        self.words[0] = bind.va;
+        self.words[1] = BindWord::ZERO
+            .with_parent(bind.parent)
+            .with_mw(bind.mw)
+            .bits();
+        self.words[2] = bind.len;
+        self.words[HEADER] = flags
+            .header(SqOp::BIND_MW)
+            .with_rights(bind.rights)
+            .with_va_based(!bind.zero_based)
+            .with_type1(bind.type1)
+            .with_remote_atomic(bind.remote_atomic)
+            .bits();
+    }
+
+    /// Nothing; reported if signaled.
+    pub fn nop(&mut self, flags: WrFlags) {
+        self.start(1);
+        self.words[HEADER] = flags.header(SqOp::NOP).bits();
+    }
+
+    /// RQ or SRQ entry; `wr_id` stands in word 2 of an SRQ's.        [E810 2.6]
+    pub fn recv(&mut self, sges: &[Sge], wr_id: Option<u64>) -> Result<(), WqeError> {
+        self.fragments(SqHeader::ZERO, None, sges)?;
+        self.words[2] = wr_id.unwrap_or(0);
+        Ok(())
+    }
+
+    /// Clears `quanta` quanta and marks the last word of each as a carrier of the valid bit.
+    #[inline]
+    fn start(&mut self, quanta: u8) {
+        debug_assert!((1..=8).contains(&quanta) && u32::from(quanta) <= MAX_QUANTA);
+        self.words[..usize::from(quanta) * QUANTUM_WORDS].fill(0);
+        self.valid = 0x8888_8888_u32 >> (32 - 4 * u32::from(quanta));
+        self.quanta = quanta;
+    }
+
+    #[allow(
+        clippy::cast_possible_truncation,
+        reason = "at most 14 slots, 8 quanta"
+    )]
+    fn fragments(
+        &mut self,
+        header: SqHeader,
+        imm: Option<u32>,
+        sges: &[Sge],
+    ) -> Result<(), WqeError> {
+        if sges.len() > MAX_SGE {
+            return Err(WqeError::TooManySges);
+        }
+        if sges.iter().any(|sge| sge.len >= 1 << 31) {
+            return Err(WqeError::SgeTooLong);
+        }
+        let frags = (sges.len() + usize::from(imm.is_some())) as u32;
+        self.start(sq_quanta(frags) as u8);
+        let mut slot = 0;
+        match imm {
+            Some(imm) => {
+                self.words[0] = u64::from(imm);
+                slot = 1;
+            }
+            // The second word of slot 0 carries a valid bit, unless an immediate stands there.
+            None => self.valid |= 1 << 1,
+        }
+        for sge in sges {
+            let at = if slot == 0 { 0 } else { 4 + 2 * (slot - 1) };
+            self.words[at] = sge.addr;
+            self.words[at + 1] = sge.word();
+            self.valid |= 1 << (at + 1);
+            slot += 1;
+        }
+        // An even count is padded with a null fragment, which GEN2 counts. [E810 2.3]
+        let more = match frags {
+            0 => 0,
+            even if even % 2 == 0 => even,
+            odd => odd - 1,
+        };
+        self.words[HEADER] = header
+            .with_imm(imm.is_some())
+            .with_more_frags(more as u8)
+            .bits();
+        Ok(())
+    }
+
+    #[allow(
+        clippy::cast_possible_truncation,
+        reason = "at most 101 bytes, 4 quanta"
+    )]
+    fn inline(&mut self, header: SqHeader, imm: Option<u32>, bytes: &[u8]) -> Result<(), WqeError> {
+        if bytes.len() > MAX_INLINE {
+            return Err(WqeError::InlineTooLong);
+        }
+        self.start(inline_quanta(bytes.len() as u32) as u8);
+        let (first, rest) = bytes.split_at(bytes.len().min(8));
+        self.words[1] = le_word(first);
+        for (quantum, part) in rest.chunks(31).enumerate() {
+            let at = QUANTUM_WORDS * (quantum + 1);
+            for (word, piece) in part.chunks(8).enumerate() {
+                self.words[at + word] = le_word(piece);
+            }
+        }
+        self.words[0] = imm.map_or(0, u64::from);
+        self.words[HEADER] = header
+            .with_imm(imm.is_some())
+            .with_inline(true)
+            .with_inline_len(bytes.len() as u8)
+            .bits();
+        Ok(())
+    }
+
+    fn atomic(
+        &mut self,
+        header: SqHeader,
+        (addr, lkey): (u64, Lkey),
+        remote: RemoteAddr,
+        operands: [u64; 2],
+    ) {
+        self.start(2);
+        self.words[0] = addr;
+        self.words[1] = u64::from(lkey.value());
+        self.words[2] = remote.addr;
+        self.words[HEADER] = header.with_key(remote.rkey).with_more_frags(1).bits();
+        self.words[4] = operands[0];
+        self.words[5] = operands[1];
+    }
+}
+
+/// Up to eight bytes as a little-endian word.
+#[inline]
+fn le_word(bytes: &[u8]) -> u64 {
+    let mut word = [0; 8];
+    if let Some(to) = word.get_mut(..bytes.len()) {
+        to.copy_from_slice(bytes);
+    }
+    u64::from_le_bytes(word)
+}
+
+impl core::fmt::Debug for WqeBuf {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.debug_struct("WqeBuf")
+            .field("words", &self.words())
+            .finish_non_exhaustive()
+    }
+}
+
+const _: () = assert!(
+    MAX_SGE <= super::super::sge::SGE_LIST,
+    "the device takes what we build"
+);
