@@ -83,32 +83,31 @@ macro_rules! le_word {
         #[derive(Clone, Copy, PartialEq, Eq, Default)]
         pub struct $name(u64);
 
+        const _: () = {
+            let mut seen = 0u64;
+            $(
+                let mask = $crate::macros::field_mask($hi, $lo);
+                if !$crate::le_word!(@overlay $($overlay)?) {
+                    assert!(seen & mask == 0, "two fields of one word overlap");
+                    seen |= mask;
+                }
+                assert!(
+                    ($hi - $lo + 1) as usize <= 8 * core::mem::size_of::<$ty>()
+                        || core::mem::size_of::<$ty>() == 0,
+                    "a field is wider than its type"
+                );
+            )*
+            let _ = seen;
+        };
+
         impl $name {
             /// All fields zero.
             pub const ZERO: Self = Self(0);
-            const _FIELDS_DO_NOT_OVERLAP: () = {
-                let mut seen = 0u64;
-                $(
-                    let mask = $crate::macros::field_mask($hi, $lo);
-                    if !$crate::le_word!(@overlay $($overlay)?) {
-                        assert!(seen & mask == 0, "two fields of one word overlap");
-                        seen |= mask;
-                    }
-                    assert!(
-                        ($hi - $lo + 1) as usize <= 8 * core::mem::size_of::<$ty>()
-                            || core::mem::size_of::<$ty>() == 0,
-                        "a field is wider than its type"
-                    );
-                )*
-                let _ = seen;
-            };
 
             /// The word from its bits.
             #[inline]
             #[must_use]
             pub const fn from_bits(bits: u64) -> Self {
-                #[allow(clippy::let_unit_value, reason = "forces the compile-time check")]
-                let () = Self::_FIELDS_DO_NOT_OVERLAP;
                 Self(bits)
             }
 

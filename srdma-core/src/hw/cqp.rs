@@ -19,8 +19,8 @@ mod tests;
 mod words;
 
 pub use cmd::{
-    AddressVector, AllocStag, CqCmd, CreateAeq, CreateAh, CreateCeq, DeallocStag, FlushWqes,
-    McastCmd, ModifySrq, QpCmd, RegMr, SrqCmd, StagKind,
+    AllocStag, CqCmd, CreateAeq, CreateAh, CreateCeq, DeallocStag, FlushWqes, McastCmd, ModifySrq,
+    QpCmd, RegMr, SrqCmd, StagKind,
 };
 pub use completion::{CqpCompletion, CqpMinor, CqpValue};
 pub use words::*;
@@ -124,9 +124,7 @@ pub enum CqpCmd {
     DestroyAeq,
     FlushWqes(FlushWqes),
     McastCreate(McastCmd),
-    McastModify(McastCmd),
-    /// Drops the group of this index.
-    McastDestroy(u16),
+    McastDestroy(McastCmd),
     SuspendQp(Qpn),
     ResumeQp(Qpn),
     /// The device fills this many bytes at this address.
@@ -162,7 +160,6 @@ impl CqpCmd {
             Self::DestroyAeq => CqpOp::DESTROY_AEQ,
             Self::FlushWqes(_) => CqpOp::FLUSH_WQES,
             Self::McastCreate(_) => CqpOp::CREATE_MCAST,
-            Self::McastModify(_) => CqpOp::MODIFY_MCAST,
             Self::McastDestroy(_) => CqpOp::DESTROY_MCAST,
             Self::SuspendQp(_) => CqpOp::SUSPEND_QP,
             Self::ResumeQp(_) => CqpOp::RESUME_QP,
@@ -196,8 +193,7 @@ impl CqpCmd {
             Self::CreateAeq(cmd) => cmd.encode(),
             Self::DestroyAeq | Self::Nop => id_words(0),
             Self::FlushWqes(cmd) => cmd.encode(),
-            Self::McastCreate(cmd) | Self::McastModify(cmd) => cmd.encode(),
-            Self::McastDestroy(id) => id_words(McastHeader::ZERO.with_index(*id).bits()),
+            Self::McastCreate(cmd) | Self::McastDestroy(cmd) => cmd.encode(),
             Self::QueryFeatures { addr, len } => [0, 0, 0, u64::from(*len), *addr, 0, 0, 0],
         };
         let op = CqpHeader::ZERO.with_op(self.op()).bits();
@@ -232,8 +228,7 @@ impl CqpCmd {
             CqpOp::DESTROY_AEQ => Self::DestroyAeq,
             CqpOp::FLUSH_WQES => Self::FlushWqes(FlushWqes::decode(words)),
             CqpOp::CREATE_MCAST => Self::McastCreate(McastCmd::decode(words)),
-            CqpOp::MODIFY_MCAST => Self::McastModify(McastCmd::decode(words)),
-            CqpOp::DESTROY_MCAST => Self::McastDestroy(McastHeader::from_bits(header).index()),
+            CqpOp::DESTROY_MCAST => Self::McastDestroy(McastCmd::decode(words)),
             CqpOp::SUSPEND_QP => Self::SuspendQp(QpHeader::from_bits(header).qpn()),
             CqpOp::RESUME_QP => Self::ResumeQp(QpHeader::from_bits(header).qpn()),
             CqpOp::QUERY_RDMA_FEATURES => Self::QueryFeatures {

@@ -11,7 +11,7 @@
 //! +128  63:57 timeout | 56:54 RNR retries | 53:48 retries | [srdma] 31:16 P_Key index, 4:0 RNR timer
 //! +136  56:32 receive CQ | 24:0 send CQ
 //! +152  [srdma] 7:0 GID index
-//! +160  7:0 ORD | 18:16 IRD class | [srdma] 31:24 IRD, 35:32 rights
+//! +160  7:0 ORD | 18:16 IRD class | [srdma] 31:24 IRD, 41:32 rights
 //! +168  completion context
 //! +184  local IP, first half   +192 second half
 //! +200  [srdma] 63 valid | 23:0 SRQ
@@ -21,6 +21,7 @@
 //! Words not listed are written as 0 and not read. The driver always writes the whole context; the
 //! attribute mask of the command says which parts a modify takes over.   [E810 6.1]
 
+use crate::mem::Access;
 use crate::num::{CqId, PdId, Pkey, Psn, Qkey, Qpn, SrqId};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -62,76 +63,6 @@ open_enum! {
         UD = 4,
         /// Unreliable connection. `[srdma]`
         UC = 5,
-    }
-}
-
-/// Which attributes a MODIFY_QP takes over: the bits of verbs' `ibv_qp_attr_mask`. `[srdma]`
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct QpAttrMask(pub u32);
-
-impl QpAttrMask {
-    /// Next state.
-    pub const STATE: Self = Self(1);
-    /// State the caller believes the QP is in.
-    pub const CUR_STATE: Self = Self(1 << 1);
-    /// Tell when the send queue is drained.
-    pub const EN_SQD_ASYNC_NOTIFY: Self = Self(1 << 2);
-    /// Remote access.
-    pub const ACCESS_FLAGS: Self = Self(1 << 3);
-    /// P_Key index.
-    pub const PKEY_INDEX: Self = Self(1 << 4);
-    /// Port.
-    pub const PORT: Self = Self(1 << 5);
-    /// Q_Key.
-    pub const QKEY: Self = Self(1 << 6);
-    /// Address vector.
-    pub const AV: Self = Self(1 << 7);
-    /// Path MTU.
-    pub const PATH_MTU: Self = Self(1 << 8);
-    /// ACK timeout.
-    pub const TIMEOUT: Self = Self(1 << 9);
-    /// Retries.
-    pub const RETRY_CNT: Self = Self(1 << 10);
-    /// RNR retries.
-    pub const RNR_RETRY: Self = Self(1 << 11);
-    /// Expected PSN.
-    pub const RQ_PSN: Self = Self(1 << 12);
-    /// Outbound READs and atomics.
-    pub const MAX_QP_RD_ATOMIC: Self = Self(1 << 13);
-    /// Alternate path; not served.
-    pub const ALT_PATH: Self = Self(1 << 14);
-    /// RNR timer.
-    pub const MIN_RNR_TIMER: Self = Self(1 << 15);
-    /// Next PSN.
-    pub const SQ_PSN: Self = Self(1 << 16);
-    /// Inbound READs and atomics.
-    pub const MAX_DEST_RD_ATOMIC: Self = Self(1 << 17);
-    /// Path migration; not served.
-    pub const PATH_MIG_STATE: Self = Self(1 << 18);
-    /// Queue sizes; not served.
-    pub const CAP: Self = Self(1 << 19);
-    /// Target QPN.
-    pub const DEST_QPN: Self = Self(1 << 20);
-    /// Rate limit.
-    pub const RATE_LIMIT: Self = Self(1 << 25);
-
-    /// True if every attribute of `other` is named.
-    #[must_use]
-    pub const fn contains(self, other: Self) -> bool {
-        self.0 & other.0 == other.0
-    }
-
-    /// The attributes of both.
-    #[must_use]
-    pub const fn union(self, other: Self) -> Self {
-        Self(self.0 | other.0)
-    }
-}
-
-impl core::ops::BitOr for QpAttrMask {
-    type Output = Self;
-    fn bitor(self, other: Self) -> Self {
-        self.union(other)
     }
 }
 
@@ -210,10 +141,7 @@ le_word! {
         ord / with_ord: u8 = [7:0],
         ird_class / with_ird_class: u8 = [18:16],
         ird / with_ird: u8 = [31:24],
-        remote_write / with_remote_write: bool = [32:32],
-        remote_read / with_remote_read: bool = [33:33],
-        remote_atomic / with_remote_atomic: bool = [34:34],
-        bind / with_bind: bool = [35:35],
+        access / with_access: u16 = [41:32],
     }
 }
 le_word! {
@@ -283,14 +211,8 @@ pub struct QpContext {
     pub max_rd_atomic: u8,
     /// Inbound READs and atomics (IRD).
     pub max_dest_rd_atomic: u8,
-    /// The peer may WRITE.
-    pub remote_write: bool,
-    /// The peer may READ.
-    pub remote_read: bool,
-    /// The peer may do atomics.
-    pub remote_atomic: bool,
-    /// Windows may be bound.
-    pub bind: bool,
+    /// What the peer may do; windows may be bound.
+    pub access: Access,
     /// Traffic class of packets.
     pub traffic_class: u8,
     /// Hop limit of packets.
@@ -387,15 +309,13 @@ impl QpContext {
             .with_timeout(self.timeout)
     }
 
+    #[allow(clippy::cast_possible_truncation, reason = "ten bits of rights")]
     fn reads(&self) -> CtxReads {
         CtxReads::ZERO
             .with_ord(self.max_rd_atomic)
             .with_ird_class(ird_class(self.max_dest_rd_atomic))
             .with_ird(self.max_dest_rd_atomic)
-            .with_remote_write(self.remote_write)
-            .with_remote_read(self.remote_read)
-            .with_remote_atomic(self.remote_atomic)
-            .with_bind(self.bind)
+            .with_access(self.access.to_hw() as u16)
     }
 
     /// From the words of a context. Never fails; what the values mean is for the device to check.
@@ -444,10 +364,7 @@ impl QpContext {
             min_rnr_timer: retry.min_rnr_timer(),
             max_rd_atomic: reads.ord(),
             max_dest_rd_atomic: reads.ird(),
-            remote_write: reads.remote_write(),
-            remote_read: reads.remote_read(),
-            remote_atomic: reads.remote_atomic(),
-            bind: reads.bind(),
+            access: Access::from_hw(reads.access().into()),
             traffic_class: sizes.tos(),
             hop_limit: sizes.ttl(),
             flow_label: domain.flow_label(),

@@ -13,6 +13,7 @@
 //!
 //! A slot of length 0 and stag 0 is padding and never becomes an [`Sge`].
 
+use crate::mem::Sge;
 use crate::num::Lkey;
 
 le_word! {
@@ -27,43 +28,20 @@ le_word! {
     }
 }
 
-/// One scatter/gather entry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Sge {
-    /// Address (or offset, for a zero-based region).
-    pub addr: u64,
-    /// Bytes, below 2^31.
-    pub len: u32,
-    /// Key of the region.
-    pub lkey: Lkey,
+/// The second word of a fragment, with the valid bit clear.
+#[inline]
+#[must_use]
+pub fn frag_word(sge: &Sge) -> u64 {
+    FragWord::ZERO.with_lkey(sge.lkey).with_len(sge.len).bits()
 }
 
-impl Sge {
-    /// Nothing, as an array element.
-    pub const EMPTY: Self = Self {
-        addr: 0,
-        len: 0,
-        lkey: Lkey(0),
-    };
-
-    /// The second word, with the valid bit clear.
-    #[inline]
-    #[must_use]
-    pub fn word(&self) -> u64 {
-        FragWord::ZERO
-            .with_lkey(self.lkey)
-            .with_len(self.len)
-            .bits()
-    }
-
-    /// From the two words of a fragment; `None` for padding.
-    #[inline]
-    #[must_use]
-    pub fn from_words(addr: u64, second: u64) -> Option<Self> {
-        let word = FragWord::from_bits(second);
-        let (len, lkey) = (word.len(), word.lkey());
-        (len != 0 || lkey.value() != 0).then_some(Self { addr, len, lkey })
-    }
+/// From the two words of a fragment; `None` for padding.
+#[inline]
+#[must_use]
+pub fn sge_from_words(addr: u64, second: u64) -> Option<Sge> {
+    let word = FragWord::from_bits(second);
+    let (len, lkey) = (word.len(), word.lkey());
+    (len != 0 || lkey.value() != 0).then_some(Sge { addr, len, lkey })
 }
 
 /// Fragments that one WQE can name on this device, padding not counted.
@@ -79,7 +57,11 @@ pub struct SgeList {
 impl SgeList {
     /// No fragments.
     pub const EMPTY: Self = Self {
-        items: [Sge::EMPTY; SGE_LIST],
+        items: [Sge {
+            addr: 0,
+            len: 0,
+            lkey: Lkey(0),
+        }; SGE_LIST],
         len: 0,
     };
 
@@ -113,7 +95,7 @@ impl SgeList {
     #[inline]
     #[must_use]
     pub fn total_len(&self) -> u64 {
-        self.as_slice().iter().map(|sge| u64::from(sge.len)).sum()
+        crate::mem::sge::total_len(self.as_slice())
     }
 
     /// Takes over `other`, copying no more than is in use.

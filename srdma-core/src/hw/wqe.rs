@@ -25,8 +25,7 @@ pub use parse::{AtomicOperands, SqCmd, WqeFault};
 pub(in crate::hw) use parse::{check_quanta, read_fragments};
 
 use super::Polarity;
-use super::rights::StagRights;
-use crate::num::{AhId, Lkey, Qkey, Qpn, Rkey};
+use crate::num::{AhId, Qkey, Qpn, Rkey};
 
 /// 64-bit words of one quantum (32 bytes).                            [E810 1.1]
 pub const QUANTUM_WORDS: usize = 4;
@@ -121,7 +120,7 @@ le_word! {
         /// Word 0 is the immediate.
         imm / with_imm: bool = [47:47],
         /// Rights of a window.
-        rights / with_rights: StagRights = [52:48] overlay,
+        rights / with_rights: u8 = [52:48] overlay,
         /// Window: addresses are virtual, not offsets.
         va_based / with_va_based: bool = [53:53] overlay,
         /// Window: type 1.
@@ -176,9 +175,9 @@ le_word! {
     /// Word 1 of BIND_MW.                                             [E810 2.4]
     pub struct BindWord {
         /// The window.
-        mw / with_mw: Rkey = [31:0],
+        window / with_window: u32 = [31:0],
         /// The region it opens.
-        parent / with_parent: Lkey = [63:32],
+        parent / with_parent: u32 = [63:32],
     }
 }
 
@@ -191,27 +190,6 @@ pub struct UdTarget {
     pub qkey: Qkey,
     /// Destination QPN.
     pub dest: Qpn,
-}
-
-/// What BIND_MW does.                                                 [E810 2.4]
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct BindMw {
-    /// First byte, as a virtual address.
-    pub va: u64,
-    /// Bytes; 0 unbinds.
-    pub len: u64,
-    /// The region.
-    pub parent: Lkey,
-    /// The window.
-    pub mw: Rkey,
-    /// `REMOTE_READ` and `REMOTE_WRITE`.
-    pub rights: StagRights,
-    /// Remote atomics allowed.
-    pub remote_atomic: bool,
-    /// The peer counts from zero.
-    pub zero_based: bool,
-    /// A type 1 window.
-    pub type1: bool,
 }
 
 /// Quanta of a WQE with `more` fragment slots beyond the first.       [E810 1.3]
@@ -247,3 +225,6 @@ pub const fn inline_quanta(len: u32) -> u32 {
         }
     }
 }
+
+/// Rights a bind names in its header: remote read and remote write.   [E810 2.4]
+const BIND_RIGHTS: u32 = 0x0c;

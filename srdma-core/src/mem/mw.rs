@@ -43,7 +43,7 @@ pub(super) struct Bound {
 }
 
 /// A bind request, as a WQE brings it.                               [E810 2.4]
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Bind {
     /// Index of the window and the key byte that it is to have.
     pub window: u32,

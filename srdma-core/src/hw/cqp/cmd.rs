@@ -4,9 +4,12 @@
 
 use super::CQP_WORDS;
 use super::words::*;
-use crate::hw::qp_ctx::{QpAttrMask, ip_from_words, ip_words};
-use crate::hw::{AeCode, AeSource, FlushCode, HwQpState, HwQpType, Major, StagRights};
+use crate::hw::qp_ctx::{ip_from_words, ip_words};
+use crate::hw::{AeCode, AeSource, FlushCode, HwQpState, HwQpType, Major};
+use crate::mem::{Access, PblIndex};
 use crate::num::{AhId, CeqId, CqId, MsixVector, PdId, Qpn, SrqId};
+use crate::obj::ah::AddressVector;
+use crate::qp::attr::AttrMask;
 use core::net::IpAddr;
 
 type Words = [u64; CQP_WORDS];
@@ -21,7 +24,7 @@ pub struct QpCmd {
     /// State to go to.
     pub next_state: HwQpState,
     /// MODIFY_QP: what to take over from the context. `[srdma]`
-    pub mask: QpAttrMask,
+    pub mask: AttrMask,
     /// Address of the context (256 bytes).
     pub ctx_addr: u64,
     /// Address of the QP's shadow area (64 bytes).
@@ -54,7 +57,7 @@ impl QpCmd {
             qpn: header.qpn(),
             qp_type: header.qp_type(),
             next_state: header.next_state(),
-            mask: QpAttrMask(QpMaskWord::from_bits(mask).mask()),
+            mask: AttrMask(QpMaskWord::from_bits(mask).mask()),
             ctx_addr,
             shadow_addr,
         }
@@ -316,25 +319,26 @@ pub struct RegMr {
     pub va: u64,
     /// Bytes; 46 bits.
     pub len: u64,
-    /// Rights.
-    pub rights: StagRights,
-    /// A peer may do atomics. `[srdma]`
-    pub remote_atomic: bool,
-    /// Offsets instead of addresses.
-    pub zero_based: bool,
-    /// Index of the memory in the device's table of host ranges.
-    pub pbl: u32,
+    /// Rights; `ZERO_BASED` among them.
+    pub access: Access,
+    /// Names the memory.
+    pub pbl: PblIndex,
 }
 
 impl RegMr {
+    #[allow(
+        clippy::cast_possible_truncation,
+        reason = "five and three bits of the rights"
+    )]
     pub(super) fn encode(&self) -> Words {
-        let remote = StagRights::REMOTE_READ.0 | StagRights::REMOTE_WRITE.0;
+        let hw = self.access.to_hw();
         let header = StagKind::Mr
             .header()
-            .with_rights(self.rights)
-            .with_remote_access(self.remote_atomic || self.rights.0 & remote != 0)
-            .with_va_based(!self.zero_based)
-            .with_remote_atomic(self.remote_atomic);
+            .with_rights((hw & 0x1f) as u8)
+            .with_more_rights((hw >> 7) as u8)
+            .with_remote_access(self.access.intersects(Access::REMOTE))
+            .with_va_based(!self.access.contains(Access::ZERO_BASED))
+            .with_remote_atomic(self.access.contains(Access::REMOTE_ATOMIC));
         [
             self.va,
             StagRange::ZERO.with_len(self.len).with_pd(self.pd).bits(),
@@ -342,7 +346,7 @@ impl RegMr {
             header.bits(),
             0,
             0,
-            StagPbl::ZERO.with_pbl(self.pbl).bits(),
+            StagPbl::ZERO.with_pbl(self.pbl.0).bits(),
             0,
         ]
     }
@@ -354,33 +358,22 @@ impl RegMr {
             pd: range.pd(),
             va,
             len: range.len(),
-            rights: header.rights(),
-            remote_atomic: header.remote_atomic(),
-            zero_based: !header.va_based(),
-            pbl: StagPbl::from_bits(pbl).pbl(),
+            access: stag_access(header),
+            pbl: PblIndex(StagPbl::from_bits(pbl).pbl()),
         }
     }
 }
 
-/// Where the datagrams of an address handle go.                       [E810 2.8]
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct AddressVector {
-    /// Target address.
-    pub dest_ip: IpAddr,
-    /// Own address, of the same family.
-    pub src_ip: IpAddr,
-    /// Target MAC; 0 where nobody needs it.
-    pub dest_mac: [u8; 6],
-    /// Traffic class.
-    pub traffic_class: u8,
-    /// Hop limit.
-    pub hop_limit: u8,
-    /// Flow label.
-    pub flow_label: u32,
-    /// VLAN tag.
-    pub vlan: Option<u16>,
-    /// Target is this port.
-    pub loopback: bool,
+/// The rights of the E810 lie together, ours and two flags elsewhere in the word.
+fn stag_access(header: StagHeader) -> Access {
+    let mut hw = u32::from(header.rights()) | u32::from(header.more_rights()) << 7;
+    if !header.va_based() {
+        hw |= Access::ZERO_BASED.to_hw();
+    }
+    if header.remote_atomic() {
+        hw |= Access::REMOTE_ATOMIC.to_hw();
+    }
+    Access::from_hw(hw)
 }
 
 /// CREATE_AH.                                                         [E810 2.8]
@@ -401,26 +394,20 @@ impl CreateAh {
     )]
     pub(super) fn encode(&self) -> Words {
         let av = &self.av;
-        let [a, b, c, d, e, f] = av.dest_mac;
-        let [dest_high, dest_low] = ip_words(av.dest_ip);
-        let [src_high, src_low] = ip_words(av.src_ip);
+        let [dest_high, dest_low] = ip_words(av.target);
+        let [src_high, src_low] = ip_words(av.local);
         let header = AhHeader::ZERO
             .with_id(self.id)
-            .with_ipv4(av.dest_ip.is_ipv4())
-            .with_vlan_valid(av.vlan.is_some())
-            .with_loopback(av.loopback);
+            .with_ipv4(av.target.is_ipv4());
         let domain = AhDomain::ZERO
-            .with_vlan(av.vlan.unwrap_or(0))
-            .with_traffic_class(av.traffic_class)
+            .with_traffic_class(av.tclass)
             .with_pd_low(self.pd.value() as u16);
         let flow = AhFlow::ZERO
             .with_flow_label(av.flow_label)
             .with_pd_high((self.pd.value() >> 16) as u8)
             .with_hop_limit(av.hop_limit);
         [
-            AhMac::ZERO
-                .with_mac(u64::from_be_bytes([0, 0, a, b, c, d, e, f]))
-                .bits(),
+            0,
             domain.bits(),
             flow.bits(),
             header.bits(),
@@ -433,7 +420,7 @@ impl CreateAh {
 
     pub(super) fn decode(words: &Words) -> Self {
         let &[
-            mac,
+            _,
             domain,
             flow,
             header,
@@ -442,21 +429,17 @@ impl CreateAh {
             src_high,
             src_low,
         ] = words;
-        let [_, _, dest_mac @ ..] = AhMac::from_bits(mac).mac().to_be_bytes();
         let (domain, flow) = (AhDomain::from_bits(domain), AhFlow::from_bits(flow));
         let header = AhHeader::from_bits(header);
         Self {
             id: header.id(),
             pd: PdId(u32::from(domain.pd_low()) | u32::from(flow.pd_high()) << 16),
             av: AddressVector {
-                dest_ip: ip_from_words([dest_high, dest_low], header.ipv4()),
-                src_ip: ip_from_words([src_high, src_low], header.ipv4()),
-                dest_mac,
-                traffic_class: domain.traffic_class(),
+                target: ip_from_words([dest_high, dest_low], header.ipv4()),
+                local: ip_from_words([src_high, src_low], header.ipv4()),
                 hop_limit: flow.hop_limit(),
+                tclass: domain.traffic_class(),
                 flow_label: flow.flow_label(),
-                vlan: header.vlan_valid().then(|| domain.vlan()),
-                loopback: header.loopback(),
             },
         }
     }
@@ -578,36 +561,29 @@ impl FlushWqes {
     }
 }
 
-/// CREATE_MCAST and MODIFY_MCAST: a group and its whole list of members. `[srdma]`
+/// CREATE_MCAST attaches a QP to a group, DESTROY_MCAST detaches it. `[srdma]`
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct McastCmd {
-    /// The group's index, below 8192.
-    pub index: u16,
+    /// The member.
+    pub qpn: Qpn,
     /// The group's address.
     pub group: IpAddr,
-    /// Address of the list: one word per member, the QPN in 23:0.
-    pub members_addr: u64,
-    /// Members.
-    pub count: u32,
 }
 
 impl McastCmd {
     pub(super) fn encode(&self) -> Words {
         let [high, low] = ip_words(self.group);
         let header = McastHeader::ZERO
-            .with_index(self.index)
+            .with_qpn(self.qpn)
             .with_ipv4(self.group.is_ipv4());
-        let count = McastCount::ZERO.with_count(self.count).bits();
-        [0, count, 0, header.bits(), self.members_addr, 0, low, high]
+        [0, 0, 0, header.bits(), high, low, 0, 0]
     }
 
-    pub(super) fn decode(&[_, count, _, header, members_addr, _, low, high]: &Words) -> Self {
+    pub(super) fn decode(&[_, _, _, header, high, low, _, _]: &Words) -> Self {
         let header = McastHeader::from_bits(header);
         Self {
-            index: header.index(),
+            qpn: header.qpn(),
             group: ip_from_words([high, low], header.ipv4()),
-            members_addr,
-            count: McastCount::from_bits(count).count(),
         }
     }
 }

@@ -5,7 +5,7 @@
 #![allow(missing_docs, reason = "field names are those of the commands' fields")]
 
 use super::CqpOp;
-use crate::hw::{AeCode, AeSource, FlushCode, HwQpState, HwQpType, Major, Polarity, StagRights};
+use crate::hw::{AeCode, AeSource, FlushCode, HwQpState, HwQpType, Major, Polarity};
 use crate::num::{AhId, CeqId, CqId, MsixVector, PdId, Qpn, SrqId};
 
 le_word! {
@@ -81,8 +81,10 @@ le_word! {
         mw_type1 / with_mw_type1: bool = [42:42],
         mr / with_mr: bool = [43:43],
         page_size / with_page_size: u8 = [47:46],
-        rights / with_rights: StagRights = [52:48],
+        rights / with_rights: u8 = [52:48],
         remote_access / with_remote_access: bool = [53:53],
+        /// Flush, and relaxed ordering. `[srdma]`
+        more_rights / with_more_rights: u8 = [56:54],
         va_based / with_va_based: bool = [59:59],
         /// `[srdma]`
         remote_atomic / with_remote_atomic: bool = [61:61],
@@ -112,20 +114,11 @@ le_word! {
     pub struct AhHeader {
         id / with_id: AhId = [16:0],
         ipv4 / with_ipv4: bool = [59:59],
-        vlan_valid / with_vlan_valid: bool = [60:60],
-        loopback / with_loopback: bool = [62:62],
-    }
-}
-le_word! {
-    /// Word 0 of CREATE_AH.
-    pub struct AhMac {
-        mac / with_mac: u64 = [63:16],
     }
 }
 le_word! {
     /// Word 1 of CREATE_AH.
     pub struct AhDomain {
-        vlan / with_vlan: u16 = [15:0],
         traffic_class / with_traffic_class: u8 = [39:32],
         pd_low / with_pd_low: u16 = [63:48],
     }
@@ -136,7 +129,6 @@ le_word! {
         flow_label / with_flow_label: u32 = [19:0],
         pd_high / with_pd_high: u8 = [21:20],
         hop_limit / with_hop_limit: u8 = [39:32],
-        arp_index / with_arp_index: u16 = [63:48],
     }
 }
 le_word! {
@@ -186,13 +178,7 @@ le_word! {
 le_word! {
     /// Word 3 of multicast commands. `[srdma]`
     pub struct McastHeader {
-        index / with_index: u16 = [12:0],
+        qpn / with_qpn: Qpn = [23:0],
         ipv4 / with_ipv4: bool = [60:60],
-    }
-}
-le_word! {
-    /// Word 1 of multicast commands. `[srdma]`
-    pub struct McastCount {
-        count / with_count: u32 = [31:0],
     }
 }

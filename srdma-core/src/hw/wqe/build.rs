@@ -8,13 +8,14 @@
 //! valid bits are put in when a ring takes the WQE, since only then its lap is known. Words that
 //! Intel's driver leaves as they were (`+8` beside an immediate, `+0` of inline data) are zero here.
 
-use super::super::sge::Sge;
+use super::super::sge::frag_word;
 use super::{
-    BindMw, BindWord, HEADER, MAX_QUANTA, MAX_WORDS, QUANTUM_WORDS, SqHeader, SqOp, UdTarget,
+    BIND_RIGHTS, BindWord, HEADER, MAX_QUANTA, MAX_WORDS, QUANTUM_WORDS, SqHeader, SqOp, UdTarget,
     UdWord, inline_quanta, sq_quanta,
 };
 use crate::hw::Polarity;
 use crate::limits::{MAX_INLINE, MAX_SGE};
+use crate::mem::{Access, Bind, Sge};
 use crate::num::{Lkey, Rkey};
 
 /// Why a WQE cannot be built.
@@ -293,20 +294,24 @@ impl WqeBuf {
     }
 
     /// Bind (or with length 0 unbind) a window.                      [E810 2.4]
-    pub fn bind_mw(&mut self, flags: WrFlags, bind: &BindMw) {
+    #[allow(
+        clippy::cast_possible_truncation,
+        reason = "only two rights of four bits are kept"
+    )]
+    pub fn bind_mw(&mut self, flags: WrFlags, bind: &Bind) {
         self.start(1);
         self.words[0] = bind.va;
         self.words[1] = BindWord::ZERO
             .with_parent(bind.parent)
-            .with_mw(bind.mw)
+            .with_window(bind.window)
             .bits();
         self.words[2] = bind.len;
         self.words[HEADER] = flags
             .header(SqOp::BIND_MW)
-            .with_rights(bind.rights)
+            .with_rights((bind.access.to_hw() & BIND_RIGHTS) as u8)
             .with_va_based(!bind.zero_based)
             .with_type1(bind.type1)
-            .with_remote_atomic(bind.remote_atomic)
+            .with_remote_atomic(bind.access.contains(Access::REMOTE_ATOMIC))
             .bits();
     }
 
@@ -362,7 +367,7 @@ impl WqeBuf {
         for sge in sges {
             let at = if slot == 0 { 0 } else { 4 + 2 * (slot - 1) };
             self.words[at] = sge.addr;
-            self.words[at + 1] = sge.word();
+            self.words[at + 1] = frag_word(sge);
             self.valid |= 1 << (at + 1);
             slot += 1;
         }

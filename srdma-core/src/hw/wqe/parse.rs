@@ -10,11 +10,12 @@
 //! What is *not* checked here: keys, rights, lengths against the path, whether the QP's type
 //! allows the operation.
 
-use super::super::sge::{FragWord, Sge, SgeList};
-use super::{BindMw, BindWord, HEADER, QUANTUM_WORDS, SqHeader, SqOp, UdTarget, UdWord};
+use super::super::sge::{FragWord, SgeList, sge_from_words};
+use super::{BIND_RIGHTS, BindWord, HEADER, QUANTUM_WORDS, SqHeader, SqOp, UdTarget, UdWord};
 use crate::hw::{AeCode, Polarity};
 use crate::limits::MAX_INLINE;
-use crate::num::{Lkey, Rkey};
+use crate::mem::{Access, Bind, Sge};
+use crate::num::Rkey;
 
 /// Why a WQE means nothing to the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -96,7 +97,7 @@ pub struct SqCmd {
     /// FETCH_ADD, COMPARE_SWAP. Stale otherwise.
     pub atomic: AtomicOperands,
     /// BIND_MW. Stale otherwise.
-    pub bind: BindMw,
+    pub bind: Bind,
     inline: bool,
     inline_len: u8,
     inline_bytes: [u8; INLINE_ROOM],
@@ -134,13 +135,12 @@ impl SqCmd {
                 swap_or_add: 0,
                 compare: 0,
             },
-            bind: BindMw {
+            bind: Bind {
+                window: 0,
+                parent: 0,
                 va: 0,
                 len: 0,
-                parent: Lkey(0),
-                mw: Rkey(0),
-                rights: crate::hw::StagRights::NONE,
-                remote_atomic: false,
+                access: Access::LOCAL_READ,
                 zero_based: false,
                 type1: false,
             },
@@ -331,15 +331,18 @@ impl SqCmd {
     }
 }
 
-fn bind(header: SqHeader, va: u64, word1: u64, len: u64) -> BindMw {
+fn bind(header: SqHeader, va: u64, word1: u64, len: u64) -> Bind {
     let keys = BindWord::from_bits(word1);
-    BindMw {
+    let mut access = Access::from_hw(u32::from(header.rights()) & BIND_RIGHTS);
+    if header.remote_atomic() {
+        access |= Access::REMOTE_ATOMIC;
+    }
+    Bind {
+        window: keys.window(),
+        parent: keys.parent(),
         va,
         len,
-        parent: keys.parent(),
-        mw: keys.mw(),
-        rights: header.rights(),
-        remote_atomic: header.remote_atomic(),
+        access,
         zero_based: !header.va_based(),
         type1: header.type1(),
     }
@@ -370,7 +373,7 @@ pub(in crate::hw) fn read_fragments(
 ) -> Result<(), WqeFault> {
     sges.clear();
     if let Some([addr, second]) = first
-        && let Some(sge) = Sge::from_words(addr, second)
+        && let Some(sge) = sge_from_words(addr, second)
     {
         sges.push(sge);
     }
@@ -380,7 +383,7 @@ pub(in crate::hw) fn read_fragments(
     }
     for slot in rest.chunks_exact(2).take(more) {
         if let &[addr, second] = slot
-            && let Some(sge) = Sge::from_words(addr, second)
+            && let Some(sge) = sge_from_words(addr, second)
             && !sges.push(sge)
         {
             return Err(WqeFault::TooManyFragments);
