@@ -3,8 +3,8 @@
 //! An [`Emit`] holds the headers that shall stand before a payload and writes them in wire order,
 //! whatever the opcode says. It writes neither payload nor pad nor ICRC.       [RoCEv2 1.3]
 
-use super::opcode::{BTH_LEN, HeaderSet, Opcode};
-use super::{Aeth, AtomicEth, Bth, Deth, Feth, ImmDt, Reth};
+use super::opcode::{BTH_LEN, Opcode};
+use super::{Aeth, AtomicEth, Bth, Deth, Feth, HeaderSet, ImmDt, Reth};
 use crate::num::Rkey;
 
 /// The headers of one packet. A CNP's sixteen reserved bytes follow from its opcode.

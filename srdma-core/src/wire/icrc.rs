@@ -1,8 +1,8 @@
 //! The invariant CRC: what the last four bytes of a packet must be.
 //!
 //! ```text
-//!  covered   8 × ff │ IP header, masked │ UDP header, masked │ BTH, byte 4 = ff │ ext │ payload │ pad
-//!            └────── IcrcFlow: one word a flow ─────────────┘ └──────── Icrc: running sum ────────┘
+//!  8 × ff │ IP header, masked │ UDP header, masked │ BTH, byte 4 = ff │ ext │ payload │ pad
+//!  └────── IcrcFlow: one word a flow ─────────────┘ └──────── Icrc: running sum ────────┘
 //! ```
 //!
 //! A datagram socket shows neither the IPv4 identification nor the length fields, and need not:
@@ -238,6 +238,7 @@ pub enum IcrcCheck {
 /// sender like us gave it; a right guess saves the solver's few nanoseconds and nothing else. On
 /// IPv4 any identification is accepted, at the price of sixteen of the ICRC's bits.
 // rule: roce-26
+// rule: roce-29
 // rule: roce-34
 // rule: roce-35
 // rule: roce-36

@@ -17,6 +17,7 @@ mod bth;
 mod deth;
 mod emit;
 pub mod flow;
+mod header_set;
 pub mod icrc;
 mod immdt;
 pub mod opcode;
@@ -31,9 +32,10 @@ pub use bth::Bth;
 pub use deth::Deth;
 pub use emit::Emit;
 pub use flow::{Ecn, FlowTuple, ROCE_PORT};
+pub use header_set::HeaderSet;
 pub use icrc::{Icrc, IcrcCheck, IcrcFlow, IdWindow};
 pub use immdt::ImmDt;
-pub use opcode::{BTH_LEN, HeaderSet, Opcode, OpcodeInfo, PayloadRule, Position, Service, Verb};
+pub use opcode::{BTH_LEN, Opcode, OpcodeInfo, PayloadRule, Position, Service, Verb};
 pub use pretty::Pretty;
 pub use reth::{AtomicEth, Feth, Reth};
 
@@ -313,6 +315,7 @@ impl<'a> Packet<'a> {
     }
 
     /// The headers as they would be written.
+    // rule: roce-25
     #[must_use]
     pub fn headers(&self) -> Emit {
         Emit {

@@ -5,12 +5,15 @@
 //!  bits 4:0   operation  00..17 as InfiniBand has them, 1c FLUSH, 1d ATOMIC_WRITE
 //! ```
 //!
-//! One row a opcode, built at compile time, so that the receive path costs one load. RD, the
-//! manufacturer's class and every hole have no row: such packets are dropped. Nothing here says what
-//! a queue pair may do with an opcode.                                         [RoCEv2 1.5]
+//! One row an opcode, built at compile time, so that the receive path costs one load. RD, the
+//! manufacturers' class and every hole have no row: such packets are dropped. Nothing here says
+//! what a queue pair may do with an opcode.                                   [RoCEv2 1.5]
+
+use super::HeaderSet;
 
 open_enum! {
-    /// The first byte of the BTH. Any value can stand there; [`Opcode::info`] knows the defined ones.
+    /// The first byte of the BTH. Any value can stand there; [`Opcode::info`] knows which are
+    /// defined.
     pub struct Opcode: u8 {
         RC_SEND_FIRST = 0x00, RC_SEND_MIDDLE = 0x01, RC_SEND_LAST = 0x02, RC_SEND_LAST_IMM = 0x03,
         RC_SEND_ONLY = 0x04, RC_SEND_ONLY_IMM = 0x05,
@@ -161,80 +164,6 @@ impl PayloadRule {
     }
 }
 
-/// Bytes of each extension header, in wire order; the index is the bit in a [`HeaderSet`].
-const SIZES: [u8; HeaderSet::KINDS] = [4, 8, 4, 16, 28, 4, 8, 4, 4, 16];
-
-/// A set of extension headers. Bit order is wire order, so a set determines every offset.
-// rule: roce-18
-// rule: roce-19
-// rule: roce-20
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Default)]
-pub struct HeaderSet(u16);
-
-impl HeaderSet {
-    const KINDS: usize = 10;
-
-    /// No extension header.
-    pub const NONE: Self = Self(0);
-    /// XRC extended transport header.
-    pub const XRCETH: Self = Self(1 << 0);
-    /// Datagram extended transport header.
-    pub const DETH: Self = Self(1 << 1);
-    /// FLUSH extended transport header.
-    pub const FETH: Self = Self(1 << 2);
-    /// RDMA extended transport header.
-    pub const RETH: Self = Self(1 << 3);
-    /// Atomic extended transport header.
-    pub const ATOMIC: Self = Self(1 << 4);
-    /// ACK extended transport header.
-    pub const AETH: Self = Self(1 << 5);
-    /// Original value of an atomic.
-    pub const ATOMIC_ACK: Self = Self(1 << 6);
-    /// Immediate data.
-    pub const IMM: Self = Self(1 << 7);
-    /// Invalidate extended transport header.
-    pub const IETH: Self = Self(1 << 8);
-    /// The sixteen reserved bytes of a CNP.
-    pub const CNP: Self = Self(1 << 9);
-
-    /// Both sets together.
-    #[must_use]
-    pub const fn with(self, other: Self) -> Self {
-        Self(self.0 | other.0)
-    }
-
-    /// All of `other` is in this set.
-    #[must_use]
-    pub const fn contains(self, other: Self) -> bool {
-        self.0 & other.0 == other.0
-    }
-
-    /// Bytes of all headers of the set.
-    #[must_use]
-    pub const fn len(self) -> usize {
-        self.len_before(Self::KINDS)
-    }
-
-    /// The set is empty.
-    #[must_use]
-    pub const fn is_empty(self) -> bool {
-        self.0 == 0
-    }
-
-    /// Bytes of the set's headers that stand before the header of bit `kind`.
-    #[allow(clippy::indexing_slicing, reason = "bounded by the number of kinds")]
-    const fn len_before(self, kind: usize) -> usize {
-        let (mut at, mut bit) = (0, 0);
-        while bit < kind && bit < Self::KINDS {
-            if self.0 & (1 << bit) != 0 {
-                at += SIZES[bit] as usize;
-            }
-            bit += 1;
-        }
-        at
-    }
-}
-
 /// One row of the table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
@@ -272,11 +201,12 @@ impl OpcodeInfo {
             return None;
         }
         #[allow(clippy::indexing_slicing, reason = "a set has bits below KINDS only")]
-        let at = self.offsets[header.0.trailing_zeros() as usize];
+        let at = self.offsets[header.first()];
         Some(at as usize)
     }
 
-    /// `headers` and `payload` as the operation has them; the class's headers are added.
+    /// `extra` and `payload` as the operation has them; the class's headers are added.
+    #[allow(clippy::indexing_slicing, reason = "bounded by the number of kinds")]
     const fn row(
         service: Service,
         verb: Verb,
@@ -295,7 +225,7 @@ impl OpcodeInfo {
         let mut offsets = [0; HeaderSet::KINDS];
         let mut bit = 0;
         while bit < HeaderSet::KINDS {
-            if headers.0 & (1 << bit) != 0 {
+            if headers.contains(HeaderSet::kind(bit)) {
                 offsets[bit] = byte(BTH_LEN + headers.len_before(bit));
             }
             bit += 1;
@@ -403,6 +333,10 @@ const fn row(opcode: u8) -> Option<OpcodeInfo> {
 }
 
 /// The rows by opcode.
+#[allow(
+    clippy::indexing_slicing,
+    reason = "computed at compile time, and checked there"
+)]
 static TABLE: [Option<OpcodeInfo>; 256] = {
     let mut table = [None; 256];
     let mut opcode = 0u8;

@@ -61,13 +61,18 @@ fn sample(opcode: Opcode, seed: u64) -> Emit {
     }
 }
 
+/// Byte `i` of every payload.
+fn pattern(i: usize) -> u8 {
+    i.wrapping_mul(7).to_le_bytes()[0]
+}
+
 /// The datagram with these headers and `len` bytes of payload; the ICRC is 01020304.
 fn build(mut emit: Emit, len: usize) -> Vec<u8> {
     emit.bth.pad = Bth::pad_for(len);
     let mut header = [0xee; MAX_HEADER];
     let header_len = emit.write(&mut header);
     let mut bytes = header[..header_len].to_vec();
-    bytes.extend((0..len).map(|i| (i * 7 + 1) as u8));
+    bytes.extend((0..len).map(pattern));
     bytes.extend(std::iter::repeat_n(0, usize::from(emit.bth.pad)));
     bytes.extend([1, 2, 3, 4]);
     bytes
@@ -95,7 +100,7 @@ fn every_opcode_goes_there_and_back() {
                     .payload()
                     .iter()
                     .enumerate()
-                    .all(|(i, &b)| b == (i * 7 + 1) as u8)
+                    .all(|(i, &b)| b == pattern(i))
             );
             assert_eq!(packet.icrc(), 0x0403_0201);
             assert_eq!(packet.bytes(), bytes);
@@ -176,7 +181,7 @@ fn a_datagram_shorter_than_its_headers_is_refused() {
                 Malformed::TooShort
             );
         }
-        assert!(Packet::parse(&whole).is_ok());
+        assert_eq!(Packet::parse(&whole).unwrap().bytes(), whole);
     }
 }
 
@@ -327,6 +332,21 @@ fn syndromes_go_there_and_back() {
     for byte in 0..=u8::MAX {
         assert_eq!(Syndrome::from_byte(byte).to_byte(), byte);
     }
+}
+
+#[test]
+fn not_ready_codes_have_their_delays() {
+    // proves: roce-24
+    // Two codes an octave: each delay is the one two codes before, doubled; code 0 is the last.
+    let delay = |timer: u8| match Syndrome::from_byte(0x20 | timer) {
+        Syndrome::RnrNak { timer } => crate::time::rnr_timer_ns(timer),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!([1, 2, 3, 4].map(delay), [10_000, 20_000, 30_000, 40_000]);
+    for timer in 5..32 {
+        assert_eq!(delay(timer), 2 * delay(timer - 2), "code {timer}");
+    }
+    assert_eq!(delay(0), 2 * delay(30));
 }
 
 #[test]

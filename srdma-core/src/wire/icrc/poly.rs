@@ -18,22 +18,30 @@ const POLY: u32 = 0xedb8_8320;
 const ONE: u32 = 0x8000_0000;
 
 /// `TABLE[b]`: the register zero after byte `b`.
+#[allow(
+    clippy::indexing_slicing,
+    reason = "computed at compile time, and checked there"
+)]
 const TABLE: [u32; 256] = {
     let mut table = [0; 256];
-    let mut byte = 0;
+    let mut byte = 0u32;
     while byte < 256 {
-        let (mut register, mut bit) = (byte as u32, 0);
+        let (mut register, mut bit) = (byte, 0);
         while bit < 8 {
             register = (register >> 1) ^ (if register & 1 != 0 { POLY } else { 0 });
             bit += 1;
         }
-        table[byte] = register;
+        table[byte as usize] = register;
         byte += 1;
     }
     table
 };
 
 /// `table_after(n)[b]`: the register zero after byte `b` and `n` bytes of zero.
+#[allow(
+    clippy::indexing_slicing,
+    reason = "computed at compile time, and checked there"
+)]
 const fn table_after(zeros: usize) -> [u32; 256] {
     let mut table = TABLE;
     let mut byte = 0;
@@ -50,6 +58,10 @@ const fn table_after(zeros: usize) -> [u32; 256] {
 }
 
 /// Tables for the twelve bytes of a BTH, the last byte's first.
+#[allow(
+    clippy::indexing_slicing,
+    reason = "computed at compile time, and checked there"
+)]
 static BTH_TABLES: [[u32; 256]; BTH_LEN] = {
     let mut tables = [[0; 256]; BTH_LEN];
     let mut n = 0;
@@ -105,10 +117,10 @@ const fn carryless(a: u32, b: u32) -> u64 {
     let (a, b) = (a as u64, b as u64);
     let (a0, a1, a2, a3) = (a & M, a & M << 1, a & M << 2, a & M << 3);
     let (b0, b1, b2, b3) = (b & M, b & M << 1, b & M << 2, b & M << 3);
-    let p0 = a0 * b0 ^ a1 * b3 ^ a2 * b2 ^ a3 * b1;
-    let p1 = a0 * b1 ^ a1 * b0 ^ a2 * b3 ^ a3 * b2;
-    let p2 = a0 * b2 ^ a1 * b1 ^ a2 * b0 ^ a3 * b3;
-    let p3 = a0 * b3 ^ a1 * b2 ^ a2 * b1 ^ a3 * b0;
+    let p0 = (a0 * b0) ^ (a1 * b3) ^ (a2 * b2) ^ (a3 * b1);
+    let p1 = (a0 * b1) ^ (a1 * b0) ^ (a2 * b3) ^ (a3 * b2);
+    let p2 = (a0 * b2) ^ (a1 * b1) ^ (a2 * b0) ^ (a3 * b3);
+    let p3 = (a0 * b3) ^ (a1 * b2) ^ (a2 * b1) ^ (a3 * b0);
     p0 & M | p1 & M << 1 | p2 & M << 2 | p3 & M << 3
 }
 
@@ -141,6 +153,10 @@ const fn back(register: u32, bytes: usize) -> u32 {
 const WORDS: usize = (MAX_DATAGRAM + 24) / 4 + 1;
 
 /// Powers of one factor.
+#[allow(
+    clippy::indexing_slicing,
+    reason = "computed at compile time, and checked there"
+)]
 const fn powers(factor: u32) -> [u32; WORDS] {
     let mut powers = [ONE; WORDS];
     let mut n = 1;
