@@ -256,6 +256,12 @@ impl SqCmd {
         Ok(rest)
     }
 
+    /// Fills only what the header says, for a WQE that cannot be parsed.
+    pub(crate) fn only_header(&mut self, header: SqHeader) {
+        // Without the words behind the header this is a fault, and the fault is known already.
+        let _ = self.start(header, &[]);
+    }
+
     #[inline]
     fn remote(&mut self, header: SqHeader, addr: u64) {
         self.remote_addr = addr;

@@ -1,0 +1,195 @@
+//! The completion queue, device's end.                                 [E810 3.1, 3.2, 3.6, 3.8]
+//!
+//! ```text
+//! narrow (32 B slots)   [ CQE ][ CQE' ][ ext ][ CQE ]      an extended CQE takes two slots; the
+//!                                                          second may be slot 0, of the next lap
+//! wide (64 B slots)     [ CQE |     ][ CQE | ext ]         one slot
+//! ```
+//!
+//! The extension is written first, with its valid bit, then the body, then the header with
+//! release. Room is known from the driver's head in the shadow area, read only when the own
+//! estimate gets low. One slot always stays free, so that "moved by a whole ring" cannot be taken
+//! for "not moved". A full CQ is a value, not a fault of the device: the caller raises the event.
+
+use super::cursor::{Cursor, distance};
+use super::shadow::CqShadow;
+use super::{RingFault, Words, check_memory};
+use crate::hw::CqeInfo;
+use crate::hw::cqe::{CQE_HEADER, CqeWords};
+use crate::limits::MAX_CQE;
+use crate::mem::HostWords;
+
+/// The CQ has no room for this completion.                            [E810 3.6]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error("completion queue is full")]
+pub struct CqOverflow;
+
+/// Words of a CQ slot.
+#[inline]
+pub(super) const fn slot_words(wide: bool) -> usize {
+    if wide { 8 } else { 4 }
+}
+
+/// The shadow's count of retired buffers, modulo 2^14.                [E810 3.9]
+const SELECT_MASK: u16 = 0x3fff;
+
+/// Checks a CQ's geometry.
+pub(super) fn check_cq(words: &impl Words, size: u32, wide: bool) -> Result<(), RingFault> {
+    if !(2..=MAX_CQE).contains(&size) {
+        return Err(RingFault::BadSize);
+    }
+    check_memory(words, size, slot_words(wide))
+}
+
+/// The device's end.
+#[derive(Debug)]
+pub struct CqProducer<W = HostWords> {
+    words: W,
+    shadow: CqShadow<W>,
+    cursor: Cursor,
+    wide: bool,
+    /// Slots that are known to be free.
+    free: u32,
+    /// The driver's head when the shadow was last read.
+    seen: u32,
+    threshold: u32,
+    /// How many resizes there were, modulo 2^14.
+    resizes: u16,
+}
+
+impl<W: Words> CqProducer<W> {
+    /// A fresh (zeroed) ring of `size` slots. The shadow area is read when no more than
+    /// `threshold` slots are known to be free.
+    pub fn new(
+        words: W,
+        size: u32,
+        wide: bool,
+        shadow: CqShadow<W>,
+        threshold: u32,
+    ) -> Result<Self, RingFault> {
+        check_cq(&words, size, wide)?;
+        Ok(Self {
+            words,
+            shadow,
+            cursor: Cursor::new(size),
+            wide,
+            free: size - 1,
+            seen: 0,
+            threshold,
+            resizes: 0,
+        })
+    }
+
+    /// Index of the next slot.
+    #[must_use]
+    pub const fn index(&self) -> u32 {
+        self.cursor.index()
+    }
+
+    /// Slots of the ring.
+    #[must_use]
+    pub const fn size(&self) -> u32 {
+        self.cursor.size()
+    }
+
+    /// The shadow area: arm word and driver's head.
+    #[must_use]
+    pub const fn shadow(&self) -> &CqShadow<W> {
+        &self.shadow
+    }
+
+    /// Slots that are free, after looking.
+    pub fn free(&mut self) -> u32 {
+        self.refresh();
+        self.free
+    }
+
+    /// Slots that the driver has not read yet, after looking.
+    pub fn unread(&mut self) -> u32 {
+        self.size() - 1 - self.free()
+    }
+
+    /// Publishes a completion.
+    #[inline]
+    pub fn push(&mut self, cqe: &CqeInfo) -> Result<(), CqOverflow> {
+        if cqe.extended() {
+            self.push_words(&cqe.encode(), Some(&cqe.encode_ext()))
+        } else {
+            self.push_words(&cqe.encode(), None)
+        }
+    }
+
+    /// Publishes an entry given as words, valid bits clear.
+    #[inline]
+    pub fn push_words(
+        &mut self,
+        base: &CqeWords,
+        ext: Option<&CqeWords>,
+    ) -> Result<(), CqOverflow> {
+        let slots = if ext.is_some() && !self.wide { 2 } else { 1 };
+        if self.free <= self.threshold || self.free < slots {
+            self.refresh();
+            if self.free < slots {
+                return Err(CqOverflow);
+            }
+        }
+        let at = self.cursor.index() as usize * slot_words(self.wide);
+        if let Some(ext) = ext {
+            self.put_ext(at, ext);
+        }
+        let &[word0, word1, word2, header] = base;
+        self.words.store(at, word0);
+        self.words.store(at + 1, word1);
+        self.words.store(at + 2, word2);
+        let header = self.cursor.polarity().stamp(header);
+        self.words.store_release(at + CQE_HEADER, header);
+        self.cursor.advance(slots);
+        self.free -= slots;
+        Ok(())
+    }
+
+    /// Goes on in a new (zeroed) buffer of `size` slots; the shadow area stays.  [E810 3.8]
+    pub fn switch(&mut self, words: W, size: u32) -> Result<(), RingFault> {
+        check_cq(&words, size, self.wide)?;
+        self.words = words;
+        self.cursor = Cursor::new(size);
+        self.free = size - 1;
+        self.seen = 0;
+        self.resizes = self.resizes.wrapping_add(1) & SELECT_MASK;
+        Ok(())
+    }
+
+    /// The extension: the other half of a wide slot, or the next slot with its own polarity.
+    fn put_ext(&self, at: usize, ext: &CqeWords) {
+        let (at, polarity) = if self.wide {
+            (at + 4, self.cursor.polarity())
+        } else {
+            let next = self.cursor.ahead(1);
+            (next.index() as usize * slot_words(false), next.polarity())
+        };
+        let &[word0, word1, word2, header] = ext;
+        self.words.store(at, word0);
+        self.words.store(at + 1, word1);
+        self.words.store(at + 2, word2);
+        self.words.store(at + CQE_HEADER, polarity.stamp(header));
+    }
+
+    /// Learns how far the driver has read. A head that cannot be (of a buffer from before a resize,
+    /// or garbage) teaches nothing.
+    #[cold]
+    fn refresh(&mut self) {
+        // The count first: once it names this buffer, the head is of this buffer too.
+        if self.shadow.arm_word().select() != self.resizes {
+            return;
+        }
+        let head = self.shadow.head();
+        if head >= self.size() {
+            return;
+        }
+        let moved = distance(self.seen, head, self.size());
+        if self.free + moved < self.size() {
+            self.free += moved;
+            self.seen = head;
+        }
+    }
+}

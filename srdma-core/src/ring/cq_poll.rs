@@ -1,0 +1,234 @@
+//! The completion queue, driver's end.                                 [E810 3.5–3.9]
+//!
+//! ```text
+//! buffers   [ old ] [ old ] [ current ]      oldest first; an older one is dropped when a newer
+//!              └ front: where the next entry is read     one has something   [E810 3.8]
+//! ```
+//!
+//! An entry is copied out and decoded; moving past it is a separate step, because a flush entry
+//! stands for many completions and is rewritten in place meanwhile ("parking"). What completions
+//! an entry stands for, wr_ids, and the rules of arming are the driver's.
+
+use super::cq::{check_cq, slot_words};
+use super::cursor::Cursor;
+use super::shadow::CqShadow;
+use super::{RingFault, Words};
+use crate::hw::CqeInfo;
+use crate::hw::cqe::{CQE_HEADER, CqeHeader, CqeWords};
+use crate::mem::HostWords;
+use std::collections::VecDeque;
+
+/// One buffer of CQEs and how far it was read.
+#[derive(Debug)]
+struct Buffer<W> {
+    words: W,
+    cursor: Cursor,
+    wide: bool,
+}
+
+/// A copy of an entry.
+type Copied = (CqeWords, Option<CqeWords>);
+
+impl<W: Words> Buffer<W> {
+    fn new(words: W, size: u32, wide: bool) -> Result<Self, RingFault> {
+        check_cq(&words, size, wide)?;
+        Ok(Self {
+            words,
+            cursor: Cursor::new(size),
+            wide,
+        })
+    }
+
+    #[inline]
+    fn at(&self, cursor: Cursor) -> usize {
+        cursor.index() as usize * slot_words(self.wide)
+    }
+
+    /// Word and polarity of the extension that belongs to the entry at `cursor`.
+    #[inline]
+    fn ext(&self, cursor: Cursor) -> (usize, Cursor) {
+        if self.wide {
+            (self.at(cursor) + 4, cursor)
+        } else {
+            let next = cursor.ahead(1);
+            (self.at(next), next)
+        }
+    }
+
+    /// A copy of the entry at `cursor`, if it and its extension are of this lap.
+    #[inline]
+    fn copy(&self, cursor: Cursor) -> Option<Copied> {
+        let at = self.at(cursor);
+        let header = self.words.load_acquire(at + CQE_HEADER);
+        if !cursor.polarity().matches(header) {
+            return None;
+        }
+        let ext = if CqeHeader::from_bits(header).extended() {
+            let (at, lap) = self.ext(cursor);
+            let header = self.words.load_acquire(at + CQE_HEADER);
+            if !lap.polarity().matches(header) {
+                return None;
+            }
+            Some(self.body(at, header))
+        } else {
+            None
+        };
+        Some((self.body(at, header), ext))
+    }
+
+    #[inline]
+    fn body(&self, at: usize, header: u64) -> CqeWords {
+        let [word0, word1, word2] = [0, 1, 2].map(|word| self.words.load(at + word));
+        [word0, word1, word2, header]
+    }
+
+    #[inline]
+    fn slots(&self, extended: bool) -> u32 {
+        if extended && !self.wide { 2 } else { 1 }
+    }
+
+    /// Takes the QP out of entries that wait to be read.             [E810 3.7]
+    fn clean(&self, context: u64) {
+        let mut cursor = self.cursor;
+        let mut left = cursor.size();
+        while left > 0 {
+            let Some((base, ext)) = self.copy(cursor) else {
+                return;
+            };
+            let info = CqeInfo::decode(&base, ext.as_ref());
+            if info.context == context {
+                let at = match info.srq_wr_id {
+                    Some(_) => self.ext(cursor).0,
+                    None => self.at(cursor),
+                };
+                self.words.store(at + 1, 0);
+            }
+            let slots = self.slots(ext.is_some());
+            cursor.advance(slots);
+            left = left.saturating_sub(slots);
+        }
+    }
+}
+
+/// The driver's end.
+#[derive(Debug)]
+pub struct CqConsumer<W = HostWords> {
+    current: Buffer<W>,
+    old: VecDeque<Buffer<W>>,
+    shadow: CqShadow<W>,
+}
+
+impl<W: Words> CqConsumer<W> {
+    /// A fresh (zeroed) ring of `size` slots.
+    pub fn new(words: W, size: u32, wide: bool, shadow: CqShadow<W>) -> Result<Self, RingFault> {
+        Ok(Self {
+            current: Buffer::new(words, size, wide)?,
+            old: VecDeque::new(),
+            shadow,
+        })
+    }
+
+    /// Index of the next slot in the buffer that is read now.
+    #[must_use]
+    pub fn index(&self) -> u32 {
+        self.front().cursor.index()
+    }
+
+    /// The shadow area: arms go through it.
+    #[must_use]
+    pub const fn shadow(&self) -> &CqShadow<W> {
+        &self.shadow
+    }
+
+    /// The next completion; does not move.
+    #[inline]
+    pub fn peek(&mut self) -> Option<CqeInfo> {
+        let (base, ext) = self.peek_words()?;
+        Some(CqeInfo::decode(&base, ext.as_ref()))
+    }
+
+    /// A copy of the next entry as words (a control completion is decoded differently).
+    #[inline]
+    pub fn peek_words(&mut self) -> Option<Copied> {
+        if !self.old.is_empty() {
+            self.retire();
+        }
+        let front = self.front();
+        front.copy(front.cursor)
+    }
+
+    /// Moves past the entry that was peeked, and tells the device.
+    #[inline]
+    pub fn advance(&mut self, extended: bool) {
+        let front = self.old.front_mut().unwrap_or(&mut self.current);
+        let slots = front.slots(extended);
+        front.cursor.advance(slots);
+        let head = front.cursor.index();
+        self.shadow.store_head(head);
+    }
+
+    /// Parking: the rest of a flush says `minor`.                    [E810 3.5]
+    pub fn rewrite_minor(&mut self, minor: u16) {
+        self.rewrite(|header| header.with_minor(minor));
+    }
+
+    /// Parking: the rest of a flush starts at this WQE.              [E810 3.5]
+    pub fn rewrite_wqe_index(&mut self, index: u16) {
+        self.rewrite(|header| header.with_wqe_index(index));
+    }
+
+    /// Makes completions of a dying QP name none: their context becomes 0. Those of an SRQ keep
+    /// their wr_id.                                                  [E810 3.7]
+    pub fn clean(&mut self, context: u64) {
+        for buffer in self.old.iter().chain([&self.current]) {
+            buffer.clean(context);
+        }
+    }
+
+    /// Goes on in a new (zeroed) buffer of `size` slots, once the old ones are read. To be called
+    /// when the device has completed MODIFY_CQ, so that nothing more comes into the old. [E810 3.8]
+    pub fn resize(&mut self, words: W, size: u32) -> Result<(), RingFault> {
+        let next = Buffer::new(words, size, self.current.wide)?;
+        let old = core::mem::replace(&mut self.current, next);
+        self.old.push_back(old);
+        Ok(())
+    }
+
+    /// Buffers that a resize replaced and that are still held.
+    #[must_use]
+    pub fn old_buffers(&self) -> usize {
+        self.old.len()
+    }
+
+    #[inline]
+    fn front(&self) -> &Buffer<W> {
+        self.old.front().unwrap_or(&self.current)
+    }
+
+    fn rewrite(&mut self, change: impl FnOnce(CqeHeader) -> CqeHeader) {
+        let front = self.front();
+        let at = front.at(front.cursor) + CQE_HEADER;
+        let header = CqeHeader::from_bits(front.words.load(at));
+        front.words.store(at, change(header).bits());
+    }
+
+    /// Drops buffers that are read to their end: a newer one has something.
+    #[cold]
+    fn retire(&mut self) {
+        let newer = |buffer: &Buffer<W>| buffer.copy(buffer.cursor).is_some();
+        let found = self.old.iter().position(newer);
+        let keep_from = match found {
+            Some(at) => at,
+            None if newer(&self.current) => self.old.len(),
+            None => return,
+        };
+        if keep_from == 0 {
+            return;
+        }
+        self.old.drain(..keep_from);
+        // The head first: once the count names this buffer, the device takes the head for its own.
+        self.shadow.store_head(self.index());
+        self.shadow
+            .retire(u16::try_from(keep_from).unwrap_or(u16::MAX));
+    }
+}

@@ -1,0 +1,201 @@
+//! Receive queues, own and shared: entries of a fixed stride.          [E810 2.6]
+//!
+//! ```text
+//! slot = 32 << shift bytes   [ fragment 0 ][ 0 | wr_id ][ header ][ fragments … ][ stale ]
+//! ```
+//!
+//! There is no doorbell: the device looks at the valid bit of the next entry when a message needs
+//! one, and must not remember that there was none. Completions name an entry by its first quantum.
+
+use super::cursor::{Cursor, distance};
+use super::{PushFault, RingFault, Words, check_memory};
+use crate::hw::rwqe::RqHeader;
+use crate::hw::wqe::{HEADER, MAX_QUANTA, MAX_WORDS, QUANTUM_WORDS};
+use crate::hw::{RqCmd, WqeBuf, WqeFault};
+use crate::limits::MAX_SRQ_QUANTA;
+use crate::mem::HostWords;
+
+/// Words per slot, after checking the geometry.
+fn stride(words: &impl Words, wqes: u32, shift: u8) -> Result<usize, RingFault> {
+    if !wqes.is_power_of_two() || 1 << shift.min(8) > MAX_QUANTA {
+        return Err(RingFault::BadSize);
+    }
+    if wqes > MAX_SRQ_QUANTA >> shift {
+        return Err(RingFault::BadSize);
+    }
+    let stride = QUANTUM_WORDS << shift;
+    check_memory(words, wqes, stride)?;
+    Ok(stride)
+}
+
+/// The driver's end.
+#[derive(Debug)]
+pub struct RqProducer<W = HostWords> {
+    words: W,
+    cursor: Cursor,
+    tail: u32,
+    stride: usize,
+}
+
+impl<W: Words> RqProducer<W> {
+    /// A fresh (zeroed) ring of `wqes` entries of 32 << `shift` bytes.
+    pub fn new(words: W, wqes: u32, shift: u8) -> Result<Self, RingFault> {
+        let stride = stride(&words, wqes, shift)?;
+        Ok(Self {
+            words,
+            cursor: Cursor::new(wqes),
+            tail: 0,
+            stride,
+        })
+    }
+
+    /// Index of the next entry; an SRQ's shadow head.
+    #[must_use]
+    pub const fn head(&self) -> u32 {
+        self.cursor.index()
+    }
+
+    /// First entry that is not completed.
+    #[must_use]
+    pub const fn tail(&self) -> u32 {
+        self.tail
+    }
+
+    /// Entries of the ring.
+    #[must_use]
+    pub const fn size(&self) -> u32 {
+        self.cursor.size()
+    }
+
+    /// Entries in use.
+    #[must_use]
+    pub const fn used(&self) -> u32 {
+        self.cursor.since(self.tail)
+    }
+
+    /// Entries that may still be used.                               [E810 1.1]
+    #[must_use]
+    pub const fn free(&self) -> u32 {
+        self.size() - self.used() - 1
+    }
+
+    /// Everything before entry `tail` is completed. A tail that is not in use changes nothing.
+    pub const fn release_to(&mut self, tail: u32) {
+        let tail = tail & (self.size() - 1);
+        if distance(self.tail, tail, self.size()) <= self.used() {
+            self.tail = tail;
+        }
+    }
+
+    /// Publishes an entry and says where.
+    #[inline]
+    pub fn push(&mut self, wqe: &WqeBuf) -> Result<u32, PushFault> {
+        let words = wqe.words().len();
+        if words > self.stride {
+            return Err(PushFault::TooLong);
+        }
+        if self.free() == 0 {
+            return Err(PushFault::Full);
+        }
+        let index = self.cursor.index();
+        let polarity = self.cursor.polarity();
+        let at = index as usize * self.stride;
+        for word in (0..HEADER).chain(QUANTUM_WORDS..words) {
+            self.words.store(at + word, wqe.word(word, polarity));
+        }
+        self.words
+            .store_release(at + HEADER, wqe.word(HEADER, polarity));
+        self.cursor.advance(1);
+        Ok(index)
+    }
+}
+
+/// The device's end.
+#[derive(Debug)]
+pub struct RqConsumer<W = HostWords> {
+    words: W,
+    cursor: Cursor,
+    stride: usize,
+    shift: u8,
+}
+
+impl<W: Words> RqConsumer<W> {
+    /// A fresh (zeroed) ring of `wqes` entries of 32 << `shift` bytes.
+    pub fn new(words: W, wqes: u32, shift: u8) -> Result<Self, RingFault> {
+        let stride = stride(&words, wqes, shift)?;
+        Ok(Self {
+            words,
+            cursor: Cursor::new(wqes),
+            stride,
+            shift,
+        })
+    }
+
+    /// Index of the next entry.
+    #[inline]
+    #[must_use]
+    pub const fn index(&self) -> u32 {
+        self.cursor.index()
+    }
+
+    /// What a completion of the next entry names: its first quantum, 15 bits. [E810 11 #6]
+    #[inline]
+    #[must_use]
+    #[allow(clippy::cast_possible_truncation, reason = "masked to 15 bits")]
+    pub const fn wqe_index(&self) -> u16 {
+        ((self.cursor.index() << self.shift) & 0x7fff) as u16
+    }
+
+    /// Entries from the next one up to `head`, the driver's word for how far it has filled (SRQ
+    /// limit). 0 if the head is no index of this ring.
+    #[must_use]
+    pub const fn available(&self, head: u32) -> u32 {
+        if head < self.cursor.size() {
+            distance(self.cursor.index(), head, self.cursor.size())
+        } else {
+            0
+        }
+    }
+
+    /// The header of the next entry, if there is one. One load.
+    #[inline]
+    #[must_use]
+    pub fn peek(&self) -> Option<RqHeader> {
+        let at = self.cursor.index() as usize * self.stride;
+        let header = self.words.load_acquire(at + HEADER);
+        self.cursor
+            .polarity()
+            .matches(header)
+            .then_some(RqHeader::from_bits(header))
+    }
+
+    /// Copies the next entry out and parses the copy; does not move. `None`: there is none.
+    #[inline]
+    pub fn read(&self, cmd: &mut RqCmd) -> Option<Result<(), WqeFault>> {
+        let header = self.peek()?;
+        let at = self.cursor.index() as usize * self.stride;
+        let used = header.quanta() as usize * QUANTUM_WORDS;
+        if used == QUANTUM_WORDS {
+            let [word0, word1, word2] = [0, 1, 2].map(|word| self.words.load(at + word));
+            return Some(cmd.parse(&[word0, word1, word2, header.bits()]));
+        }
+        if used > self.stride {
+            return Some(Err(WqeFault::Straddles));
+        }
+        let mut words = [0; MAX_WORDS];
+        for (word, value) in words.iter_mut().take(used).enumerate() {
+            *value = if word == HEADER {
+                header.bits()
+            } else {
+                self.words.load(at + word)
+            };
+        }
+        Some(cmd.parse(words.get(..used).unwrap_or(&[])))
+    }
+
+    /// Moves past the next entry.
+    #[inline]
+    pub const fn advance(&mut self) {
+        self.cursor.advance(1);
+    }
+}

@@ -1,0 +1,47 @@
+//! What a ring needs of its memory: 64-bit words with plain, acquire and release access.
+//!
+//! [`HostWords`] in the device; an array of loom's atomics in models. No bounds are checked here
+//! beyond those of the implementations.
+
+use crate::mem::HostWords;
+
+/// Words that two ends share.
+pub trait Words {
+    /// Number of words.
+    fn len(&self) -> usize;
+    /// True without words.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+    /// Plain load.
+    fn load(&self, index: usize) -> u64;
+    /// Load that later loads may not overtake.
+    fn load_acquire(&self, index: usize) -> u64;
+    /// Plain store.
+    fn store(&self, index: usize, value: u64);
+    /// Store that earlier accesses may not be delayed past.
+    fn store_release(&self, index: usize, value: u64);
+}
+
+impl Words for HostWords {
+    #[inline]
+    fn len(&self) -> usize {
+        Self::len(self)
+    }
+    #[inline]
+    fn load(&self, index: usize) -> u64 {
+        Self::load(self, index)
+    }
+    #[inline]
+    fn load_acquire(&self, index: usize) -> u64 {
+        Self::load_acquire(self, index)
+    }
+    #[inline]
+    fn store(&self, index: usize, value: u64) {
+        Self::store(self, index, value);
+    }
+    #[inline]
+    fn store_release(&self, index: usize, value: u64) {
+        Self::store_release(self, index, value);
+    }
+}
