@@ -1,4 +1,4 @@
-//! Why the use of a key, a binding, an invalidation or a registration is refused.
+//! Why the use of memory or a key, a binding, an invalidation or a registration is refused.
 //!
 //! Each names the asynchronous event of an E810 for it; what becomes of it on the wire and in a
 //! completion is the QP's matter.                                    [E810 5.3]
@@ -7,6 +7,21 @@
 
 use super::access::AccessFault;
 use crate::obj::table::TableFault;
+
+/// Why host memory could not be had or reached.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum HostFault {
+    /// The allocator refused.
+    #[error("out of memory")]
+    OutOfMemory,
+    /// An offset or length leaves the range.
+    #[error("outside of the memory range")]
+    OutOfRange,
+    /// A word access at an address that is no multiple of eight.
+    #[error("address is not a multiple of 8")]
+    Misaligned,
+}
 
 /// Why a key does not open the memory it was used for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]

@@ -15,6 +15,7 @@
     reason = "memory that others change is only reached by raw pointers"
 )]
 
+pub use super::fault::HostFault;
 use core::fmt;
 use core::ptr::NonNull;
 use std::alloc::{Layout, alloc_zeroed, dealloc};
@@ -24,24 +25,11 @@ use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 /// Alignment of every buffer: a page.
 pub const PAGE: usize = 4096;
 
-/// Why host memory could not be had or reached.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum HostFault {
-    /// The allocator refused.
-    #[error("out of memory")]
-    OutOfMemory,
-    /// An offset or length leaves the range.
-    #[error("outside of the memory range")]
-    OutOfRange,
-    /// A word access at an address that is no multiple of eight.
-    #[error("address is not a multiple of 8")]
-    Misaligned,
-}
-
 /// Owned, zeroed, page-aligned memory that both halves of the device can reach.
 pub struct HostBuf {
-    base: NonNull<u8>,
+    base: *mut u8,
+    /// What was allocated; `base` is the first page in it.
+    start: NonNull<u8>,
     layout: Layout,
     len: usize,
 }
@@ -55,20 +43,32 @@ unsafe impl Sync for HostBuf {}
 
 impl HostBuf {
     /// Allocates `len` zeroed bytes (at least one), aligned to a page.
+    ///
+    /// Large ones cost no memory before they are touched.
     pub fn new(len: usize) -> Result<Arc<Self>, HostFault> {
-        let layout =
-            Layout::from_size_align(len.max(1), PAGE).map_err(|_| HostFault::OutOfMemory)?;
-        // SAFETY: why needed: page alignment and zeroing without touching the pages. Why sound: the
-        // layout has a non-zero size (`max(1)` above).
-        let base = unsafe { alloc_zeroed(layout) };
-        let base = NonNull::new(base).ok_or(HostFault::OutOfMemory)?;
-        Ok(Arc::new(Self { base, layout, len }))
+        // The allocator clears over-aligned memory by hand, which touches every page; so the
+        // alignment is made here, out of one page more.
+        let size = len.max(1).checked_add(PAGE).ok_or(HostFault::OutOfMemory)?;
+        let layout = Layout::from_size_align(size, 16).map_err(|_| HostFault::OutOfMemory)?;
+        // SAFETY: why needed: memory outside of Rust's own types. Why sound: the layout has a
+        // non-zero size (`max(1)` above).
+        let start = unsafe { alloc_zeroed(layout) };
+        let start = NonNull::new(start).ok_or(HostFault::OutOfMemory)?;
+        let skip = start.as_ptr().align_offset(PAGE);
+        assert!(skip < PAGE, "a page starts within the spare page");
+        let base = start.as_ptr().wrapping_add(skip);
+        Ok(Arc::new(Self {
+            base,
+            start,
+            layout,
+            len,
+        }))
     }
 
     /// The address of the first byte.
     #[must_use]
     pub fn addr(&self) -> u64 {
-        self.base.as_ptr().addr() as u64
+        self.base.addr() as u64
     }
 
     /// Length in bytes.
@@ -87,7 +87,7 @@ impl HostBuf {
     #[must_use]
     pub fn range(self: &Arc<Self>) -> HostRange {
         HostRange {
-            base: self.base.as_ptr(),
+            base: self.base,
             len: self.len,
             keep: Some(Arc::clone(self)),
         }
@@ -96,7 +96,7 @@ impl HostBuf {
     /// The whole buffer as words.
     pub fn words(self: &Arc<Self>) -> HostWords {
         HostWords {
-            base: self.base.as_ptr().cast(),
+            base: self.base.cast(),
             words: self.len / 8,
             _keep: Some(Arc::clone(self)),
         }
@@ -107,13 +107,7 @@ impl Drop for HostBuf {
     fn drop(&mut self) {
         // SAFETY: why needed: the memory came from `alloc_zeroed`. Why sound: same pointer and
         // layout as in `new`; every range and word view held an `Arc`, so none is left.
-        unsafe { dealloc(self.base.as_ptr(), self.layout) }
-    }
-}
-
-impl fmt::Debug for HostBuf {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "HostBuf({:#x}, {} bytes)", self.addr(), self.len)
+        unsafe { dealloc(self.start.as_ptr(), self.layout) }
     }
 }
 
@@ -228,12 +222,6 @@ impl HostRange {
             Some(end) if end <= self.len => Ok(()),
             _ => Err(HostFault::OutOfRange),
         }
-    }
-}
-
-impl fmt::Debug for HostRange {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "HostRange({:#x}, {} bytes)", self.addr(), self.len)
     }
 }
 
@@ -412,12 +400,6 @@ fn store_aligned(at: *mut u8, bytes: &[u8]) -> (usize, &[u8]) {
     (bytes.len(), &[])
 }
 
-impl fmt::Debug for Span<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "Span({:#x}, {} bytes)", self.addr(), self.len)
-    }
-}
-
 /// Host memory seen as 64-bit words: ring entries and shadow areas.
 ///
 /// Words hold little-endian values whatever the host's order. Every index is checked.
@@ -500,8 +482,19 @@ impl HostWords {
     }
 }
 
-impl fmt::Debug for HostWords {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "HostWords({:#x}, {} words)", self.addr(), self.words)
-    }
+macro_rules! debug_as_range {
+    ($($type:ty, $name:literal, $unit:literal;)*) => { $(
+        impl fmt::Debug for $type {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                write!(f, concat!($name, "({:#x}, {} ", $unit, ")"), self.addr(), self.len())
+            }
+        }
+    )* };
+}
+
+debug_as_range! {
+    HostBuf, "HostBuf", "bytes";
+    HostRange, "HostRange", "bytes";
+    Span<'_>, "Span", "bytes";
+    HostWords, "HostWords", "words";
 }

@@ -12,9 +12,11 @@
 //! What this does *not* do: decide what a fault becomes on the wire (the QPs do).
 
 pub mod access;
+mod check;
 pub mod fault;
 pub mod grant;
 pub mod host;
+mod invalidate;
 pub mod map;
 pub mod mr;
 pub mod mw;

@@ -1,4 +1,4 @@
-//! Regions: memory under a key, with a domain and rights; and every check of a key.
+//! Regions: memory under a key, with a domain and rights.
 //!
 //! ```text
 //! key  31      8 7    0        state of a region
@@ -7,20 +7,16 @@
 //! ```
 //!
 //! Regions and windows share the index space, so a key names one or the other. Local and remote key
-//! of a region are the same number; rights decide what it opens. Cost of a check: the table's
-//! three loads and a few compares; of [`MrTable::renew`]: one load and a compare for the region,
-//! the same for a window.
+//! of a region are the same number; rights decide what it opens.
 //!
-//! What this does *not* do: check alignment of atomics or rights of a QP; skip the check for
-//! messages of no bytes (callers do, [RoCEv2 3.6]).
+//! What this does *not* do: check a use of a key (see `check.rs`) or invalidate (`invalidate.rs`).
 
 use super::access::Access;
-use super::fault::{InvalidateFault, KeyFault, RegFault};
-use super::grant::{Claim, Grant};
+use super::fault::{KeyFault, RegFault};
 use super::host::HostRange;
 use super::mw::Window;
 use crate::limits::MAX_MR;
-use crate::num::{Lkey, PdId, Qpn, Rkey};
+use crate::num::PdId;
 use crate::obj::table::{Slot, Table, TableFault};
 
 /// A region, valid or free.
@@ -32,12 +28,12 @@ pub(super) struct Region {
     /// Address of the first byte, as keys' users count it.
     pub(super) va: u64,
     pub(super) len: u64,
-    range: HostRange,
+    pub(super) range: HostRange,
     /// Bound windows; they hold the region where it is.
     pub(super) windows: u32,
     pub(super) valid: bool,
     /// Made for registration by work request: may be invalidated.
-    by_request: bool,
+    pub(super) by_request: bool,
 }
 
 /// What an index stands for.
@@ -95,28 +91,6 @@ pub(super) const fn split(stag: u32) -> (u32, u8) {
     (stag >> 8, key)
 }
 
-/// Where `[addr, addr + len)` starts in `[base, base + size)`, or that it is not inside.
-///
-/// Right at the edges of 2^64: no sum is ever made.
-#[inline]
-const fn within(base: u64, size: u64, addr: u64, len: u64) -> Result<u64, KeyFault> {
-    let offset = addr.wrapping_sub(base);
-    if offset <= size && len <= size - offset {
-        return Ok(offset);
-    }
-    Err(outside(addr, len))
-}
-
-/// Which fault an address outside is.
-#[cold]
-const fn outside(addr: u64, len: u64) -> KeyFault {
-    if len > 0 && addr.checked_add(len - 1).is_none() {
-        KeyFault::Wrap
-    } else {
-        KeyFault::Bounds
-    }
-}
-
 impl Region {
     fn new(pd: PdId, key: u8) -> Self {
         Self {
@@ -167,26 +141,6 @@ impl Region {
             return Err(KeyFault::BadPd);
         }
         Ok(())
-    }
-
-    /// A grant for bytes counted from the region's start; the region's range is checked here.
-    #[inline]
-    fn grant(
-        &self,
-        region: Slot,
-        window: Slot,
-        offset: u64,
-        len: u64,
-    ) -> Result<Grant<'_>, KeyFault> {
-        if offset > self.len || len > self.len - offset {
-            return Err(KeyFault::Bounds);
-        }
-        let (at, bytes) = match (usize::try_from(offset), usize::try_from(len)) {
-            (Ok(at), Ok(bytes)) => (at, bytes),
-            _ => return Err(KeyFault::Bounds),
-        };
-        let span = self.range.span(at, bytes).map_err(|_| KeyFault::Bounds)?;
-        Ok(Grant::new(span, region, window, offset))
     }
 }
 
@@ -297,143 +251,6 @@ impl MrTable {
         }
     }
 
-    /// Local key check: `LOCAL_WRITE` to scatter, `LOCAL_READ` to gather.
-    ///
-    /// Windows have no local key. Key 0 is valid only where the device registered it.
-    #[inline]
-    pub fn check_local(
-        &self,
-        lkey: Lkey,
-        pd: PdId,
-        need: Access,
-        addr: u64,
-        len: u32,
-    ) -> Result<Grant<'_>, KeyFault> {
-        let (index, key) = split(lkey.value());
-        let Some((slot, object)) = self.objects.lookup(index) else {
-            return Err(missing(lkey.value()));
-        };
-        let Object::Region(region) = object else {
-            return Err(KeyFault::Rights);
-        };
-        region
-            .check_key(key, pd)
-            .map_err(|fault| if index == 0 { ZERO } else { fault })?;
-        if !region.access.contains(need) {
-            return Err(KeyFault::Rights);
-        }
-        let len = u64::from(len);
-        region.grant(
-            slot,
-            Slot::NONE,
-            within(region.va, region.len, addr, len)?,
-            len,
-        )
-    }
-
-    /// Remote key check: key, state, domain, queue pair of a type 2 window, rights, and the range
-    /// of the window and of its region.                             [RoCEv2 3.6, 4.5]
-    #[inline]
-    pub fn check_remote(
-        &self,
-        rkey: Rkey,
-        pd: PdId,
-        qpn: Qpn,
-        need: Access,
-        addr: u64,
-        len: u64,
-    ) -> Result<Grant<'_>, KeyFault> {
-        // rule: roce-103
-        let (index, key) = split(rkey.value());
-        let Some((slot, object)) = self.objects.lookup(index).filter(|_| index != 0) else {
-            return Err(missing(rkey.value()));
-        };
-        match object {
-            Object::Region(region) => {
-                region.check_key(key, pd)?;
-                // A key for local use only opens nothing to a peer, whatever it asks for.
-                if !region.access.contains(need) || !region.access.intersects(Access::REMOTE) {
-                    return Err(KeyFault::Rights);
-                }
-                let offset = within(region.va, region.len, addr, len)?;
-                region.grant(slot, Slot::NONE, offset, len)
-            }
-            Object::Window(window) => {
-                let bound = window.check_remote(key, pd, qpn, need)?;
-                // rule: roce-137
-                let into = within(bound.base, bound.len, addr, len)?;
-                let region = self.region(bound.region).ok_or(KeyFault::Invalid)?;
-                region.grant(bound.region, slot, bound.offset + into, len)
-            }
-        }
-    }
-
-    /// A grant for `len` bytes at `offset` of an earlier claim, if region and window are still
-    /// the same generation; rights and domain cannot have changed without a new one.
-    #[inline]
-    pub fn renew(&self, claim: &Claim, offset: u64, len: usize) -> Result<Grant<'_>, KeyFault> {
-        let bytes = len as u64;
-        if offset > claim.len || bytes > claim.len - offset {
-            return Err(KeyFault::Bounds);
-        }
-        if !claim.window.is_none() && self.objects.get(claim.window).is_none() {
-            return Err(KeyFault::Invalid);
-        }
-        let region = self.region(claim.region).ok_or(KeyFault::Invalid)?;
-        region.grant(claim.region, claim.window, claim.offset + offset, bytes)
-    }
-
-    /// Invalidates by a work request of our own user: a bound type 2 window, or a region that a
-    /// work request registered. What is free already stays free.
-    pub fn local_invalidate(
-        &mut self,
-        stag: u32,
-        pd: PdId,
-        qpn: Qpn,
-    ) -> Result<(), InvalidateFault> {
-        self.invalidate(stag, pd, qpn, InvalidateFault::PlainRegion)
-    }
-
-    /// Invalidates because a peer's SEND asked for it.              [RoCEv2 3.7]
-    ///
-    /// Refused for a region of a register command: the peer has no right to take it away.
-    pub fn remote_invalidate(
-        &mut self,
-        rkey: Rkey,
-        pd: PdId,
-        qpn: Qpn,
-    ) -> Result<(), InvalidateFault> {
-        // rule: roce-113
-        self.invalidate(rkey.value(), pd, qpn, InvalidateFault::NoRemoteRights)
-    }
-
-    fn invalidate(
-        &mut self,
-        stag: u32,
-        pd: PdId,
-        qpn: Qpn,
-        plain: InvalidateFault,
-    ) -> Result<(), InvalidateFault> {
-        let (index, key) = split(stag);
-        let slot = self.objects.find(index).ok_or_else(|| missing(stag))?;
-        match self.objects.get_mut(slot) {
-            Some(Object::Region(region)) => {
-                check_invalidate(region, key, pd, plain)?;
-                region.valid = false;
-                region.range = HostRange::empty();
-                region.len = 0;
-                self.objects.renew(slot);
-                Ok(())
-            }
-            Some(Object::Window(window)) => {
-                window.check_invalidate(key, pd, qpn)?;
-                self.unbind(slot);
-                Ok(())
-            }
-            None => Err(KeyFault::Unallocated.into()),
-        }
-    }
-
     /// How many regions and windows there are.
     #[must_use]
     pub fn len(&self) -> usize {
@@ -479,38 +296,6 @@ impl MrTable {
             _ => Err(RegFault::NotFound),
         }
     }
-}
-
-const ZERO: KeyFault = KeyFault::ZeroStag;
-
-/// Which fault a key without an object is.
-#[cold]
-pub(super) const fn missing(stag: u32) -> KeyFault {
-    match stag {
-        0 => KeyFault::ZeroStag,
-        1..=0xff => KeyFault::BadIndex,
-        _ => KeyFault::Unallocated,
-    }
-}
-
-/// May this region be invalidated by a work request?                 [RoCEv2 4.5]
-fn check_invalidate(
-    region: &Region,
-    key: u8,
-    pd: PdId,
-    plain: InvalidateFault,
-) -> Result<(), InvalidateFault> {
-    match region.check_key(key, pd) {
-        Err(KeyFault::Invalid) if region.pd == pd => {}
-        checked => checked?,
-    }
-    if !region.by_request {
-        return Err(plain);
-    }
-    if region.windows > 0 {
-        return Err(InvalidateFault::HasWindows);
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -14,8 +14,10 @@
 //! [RoCEv2 4.5]
 
 use super::access::Access;
+use super::check::missing;
 use super::fault::{BindFault, InvalidateFault, KeyFault, RegFault};
-use super::mr::{MrTable, Object, Region, missing, split};
+use super::invalidate::By;
+use super::mr::{MrTable, Object, Region, split};
 use crate::num::{PdId, Qpn};
 use crate::obj::table::Slot;
 
@@ -105,6 +107,7 @@ impl Window {
         key: u8,
         pd: PdId,
         qpn: Qpn,
+        by: By,
     ) -> Result<(), InvalidateFault> {
         if self.key != key {
             return Err(KeyFault::BadKey.into());
@@ -120,6 +123,7 @@ impl Window {
             Some(Bound {
                 qpn: Some(owner), ..
             }) if owner != qpn => Err(KeyFault::BadQp.into()),
+            None if by == By::Peer => Err(KeyFault::Invalid.into()),
             _ => Ok(()),
         }
     }
