@@ -1,0 +1,142 @@
+//! The board under loom: every order of two ringers, a taker and a sleeper, at fan-out 2.
+//!
+//! Run: `RUSTFLAGS="--cfg loom" cargo test -p srdma-core --release --lib board`.
+
+use super::*;
+use loom::sync::Arc;
+use loom::sync::atomic::Ordering::Relaxed;
+use loom::thread;
+
+/// A queue: `posted` stands for its memory, which is written plainly before the ring.
+struct Queue {
+    number: u32,
+    posted: AtomicU64,
+}
+
+impl Queue {
+    fn new(number: u32) -> Self {
+        Self {
+            number,
+            posted: AtomicU64::new(0),
+        }
+    }
+}
+
+fn model(bound: usize, check: impl Fn() + Sync + Send + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(bound);
+    builder.check(check);
+}
+
+/// Takes, and notes for each queue the most that was seen posted.
+fn take(set: &DirtySet<2>, queues: &[Queue; 2], seen: &mut [u64; 2]) {
+    set.take(|number| {
+        for (queue, seen) in queues.iter().zip(seen.iter_mut()) {
+            if queue.number == number {
+                *seen = (*seen).max(queue.posted.load(Relaxed));
+            }
+        }
+    });
+}
+
+/// Two threads post and ring while the driver takes once; a last look finds all the rest.
+fn two_ringers(numbers: [u32; 2]) {
+    model(3, move || {
+        let set = Arc::new(DirtySet::<2>::new());
+        let queues = Arc::new(numbers.map(Queue::new));
+        let ringers = [0usize, 1].map(|me| {
+            let (set, queues) = (Arc::clone(&set), Arc::clone(&queues));
+            thread::spawn(move || {
+                queues[me].posted.store(1, Relaxed);
+                set.mark(queues[me].number);
+            })
+        });
+        let mut seen = [0; 2];
+        take(&set, &queues, &mut seen);
+        for ringer in ringers {
+            ringer.join().unwrap();
+        }
+        take(&set, &queues, &mut seen);
+        assert_eq!(seen, [1, 1], "a ring was lost");
+    });
+}
+
+#[test]
+fn two_ringers_in_one_word() {
+    two_ringers([0, 1]);
+}
+
+#[test]
+fn two_ringers_under_one_summary() {
+    two_ringers([0, 2]);
+}
+
+#[test]
+fn two_ringers_under_one_top() {
+    two_ringers([0, 4]);
+}
+
+#[test]
+fn two_ringers_under_one_root() {
+    two_ringers([0, 8]);
+}
+
+/// One thread rings twice, while the driver takes twice: the second post is never overlooked.
+#[test]
+fn rings_of_the_same_queue_while_it_is_taken() {
+    model(4, || {
+        let set = Arc::new(DirtySet::<2>::new());
+        let queues = Arc::new([Queue::new(5), Queue::new(15)]);
+        let ringer = {
+            let (set, queues) = (Arc::clone(&set), Arc::clone(&queues));
+            thread::spawn(move || {
+                for round in 1..=2 {
+                    queues[0].posted.store(round, Relaxed);
+                    set.mark(5);
+                }
+            })
+        };
+        let mut seen = [0; 2];
+        take(&set, &queues, &mut seen);
+        take(&set, &queues, &mut seen);
+        ringer.join().unwrap();
+        take(&set, &queues, &mut seen);
+        assert_eq!(seen[0], 2, "the second ring was lost");
+    });
+}
+
+/// The driver sleeps only if nothing is rung, or somebody wakes it.
+#[test]
+fn no_wake_up_is_lost() {
+    for what in [
+        Doorbell::Sq(Qpn::new(3)),
+        Doorbell::Cqp,
+        Doorbell::AeqAck { entries: 1 },
+    ] {
+        model(4, move || {
+            let board = Arc::new(Board::<2>::with_fan_out());
+            let wakes = Arc::new(AtomicU64::new(0));
+            let ringer = {
+                let (board, wakes) = (Arc::clone(&board), Arc::clone(&wakes));
+                thread::spawn(move || {
+                    board.ring(what, || {
+                        wakes.fetch_add(1, Relaxed);
+                    });
+                })
+            };
+            let mut seen = 0;
+            board.take(|_| seen += 1);
+            let heard = seen == 1;
+            let sleeps = board.prepare_sleep();
+            ringer.join().unwrap();
+            let woken = wakes.load(Relaxed);
+            assert!(woken <= 1, "woken more than once");
+            board.take(|_| seen += 1);
+            assert_eq!(seen, 1, "the ring was lost");
+            assert!(
+                !sleeps || woken == 1 || heard,
+                "asleep with a ring that nobody heard"
+            );
+        });
+    }
+}
