@@ -21,7 +21,7 @@
 //!
 //! What a ring means, and what the queue holds, is not here: a ring only says where to look.
 
-use crate::num::{CqId, Qpn, SrqId};
+use crate::num::{CqId, MsixVector, Qpn, SrqId};
 use crate::sync::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use core::fmt;
 use std::sync::OnceLock;
@@ -38,6 +38,8 @@ pub enum Doorbell {
     Srq(SrqId),
     /// A control command was written.
     Cqp,
+    /// The handler of a vector has drained its queue: the vector may fire again.
+    Irq(MsixVector),
     /// The driver half is done with this many entries of the asynchronous event queue.
     AeqAck {
         /// Entries since the last such ring that was taken.
@@ -57,6 +59,7 @@ pub struct Board<const FAN: usize = 64> {
     sq: DirtySet<FAN>,
     cq: DirtySet<FAN>,
     srq: DirtySet<FAN>,
+    irq: DirtySet<FAN>,
     /// Bits of queues that exist once.
     single: AtomicU64,
     aeq_entries: AtomicU64,
@@ -83,6 +86,7 @@ impl<const FAN: usize> Board<FAN> {
             sq: DirtySet::new(),
             cq: DirtySet::new(),
             srq: DirtySet::new(),
+            irq: DirtySet::new(),
             single: AtomicU64::new(0),
             aeq_entries: AtomicU64::new(0),
             asleep: AtomicBool::new(false),
@@ -111,6 +115,7 @@ impl<const FAN: usize> Board<FAN> {
             Doorbell::Sq(qpn) => self.sq.mark(qpn.value()),
             Doorbell::Cq(id) => self.cq.mark(id.value()),
             Doorbell::Srq(id) => self.srq.mark(id.value()),
+            Doorbell::Irq(vector) => self.irq.mark(vector.value().into()),
             Doorbell::Cqp => self.mark_single(CQP),
             Doorbell::AeqAck { entries } => {
                 self.aeq_entries.fetch_add(u64::from(entries), SeqCst);
@@ -128,6 +133,12 @@ impl<const FAN: usize> Board<FAN> {
             any = true;
             self.take_single(&mut visit);
         }
+        any |= self.irq.take(|vector| {
+            // Marked with 16 bits only.
+            visit(Doorbell::Irq(MsixVector(
+                u16::try_from(vector).unwrap_or(u16::MAX),
+            )));
+        });
         any |= self.srq.take(|id| visit(Doorbell::Srq(SrqId(id))));
         any |= self.cq.take(|id| visit(Doorbell::Cq(CqId(id))));
         any |= self.sq.take(|qpn| visit(Doorbell::Sq(Qpn::new(qpn))));
@@ -137,9 +148,11 @@ impl<const FAN: usize> Board<FAN> {
     /// Something was rung and not yet taken.
     #[must_use]
     pub fn is_dirty(&self) -> bool {
-        // No early end: four loads of lines that a driver has at hand.
-        let roots = [&self.single, &self.sq.root, &self.cq.root, &self.srq.root];
-        roots.into_iter().any(|root| root.load(SeqCst) != 0)
+        let trees = [&self.sq, &self.cq, &self.srq, &self.irq].map(|set| &set.root);
+        [&self.single]
+            .into_iter()
+            .chain(trees)
+            .any(|root| root.load(SeqCst) != 0)
     }
 
     /// Announces sleep. True if it is safe to block until `wake` is called; false if something was

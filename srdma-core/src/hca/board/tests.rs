@@ -20,6 +20,7 @@ fn all_kinds_are_visited_once_and_control_first() {
     board.ring(Doorbell::Sq(Qpn::new(5)), wake);
     board.ring(Doorbell::Cq(CqId(6)), wake);
     board.ring(Doorbell::Srq(SrqId(7)), wake);
+    board.ring(Doorbell::Irq(MsixVector(8)), wake);
     board.ring(Doorbell::AeqAck { entries: 2 }, wake);
     board.ring(Doorbell::AeqAck { entries: 3 }, wake);
     board.ring(Doorbell::Cqp, wake);
@@ -27,6 +28,7 @@ fn all_kinds_are_visited_once_and_control_first() {
     let want = [
         Doorbell::Cqp,
         Doorbell::AeqAck { entries: 5 },
+        Doorbell::Irq(MsixVector(8)),
         Doorbell::Srq(SrqId(7)),
         Doorbell::Cq(CqId(6)),
         Doorbell::Sq(Qpn::new(5)),
