@@ -11,6 +11,7 @@
 pub mod limits;
 #[macro_use]
 pub mod macros;
+pub mod cqp;
 pub mod hca;
 pub mod hw;
 pub mod mem;

@@ -16,6 +16,14 @@ pub const SQ_RESERVE: u32 = 257;
 pub const SQ_CHUNK: u32 = 8;
 /// CQ ring size, in entries.                                         [E810 1.7]
 pub const MAX_CQE: u32 = 1_048_575;
+/// CEQ ring size, in entries.                                        [E810 1.7]
+pub const MAX_CEQE: u32 = 262_143;
+/// AEQ ring size, in entries.                                        [E810 1.7]
+pub const MAX_AEQE: u32 = 524_287;
+/// Smallest CQP ring, in commands.                                   [E810 7]
+pub const MIN_CQP: u32 = 4;
+/// Largest CQP ring, in commands.                                    [E810 7]
+pub const MAX_CQP: u32 = 2048;
 /// SRQ ring size, in quanta.                                         [E810 1.7]
 pub const MAX_SRQ_QUANTA: u32 = 262_144;
 /// Completion event queues.                                          [E810 1.7]

@@ -9,6 +9,8 @@
 //!
 //! Plain `u64`s: whoever holds the device adds to them. Nothing here is shared between threads.
 
+use super::events::Events;
+use crate::obj::cq::CqTable;
 use crate::wire::Malformed;
 
 macro_rules! counters {
@@ -166,8 +168,19 @@ const MALFORMED_NAMES: [&str; Malformed::COUNT] = [
 ];
 
 impl Counters {
+    /// Takes over what the event side and the completion queues count for themselves.
+    pub const fn take_over(&mut self, events: &Events, cqs: &CqTable) {
+        let stats = events.stats();
+        (self.ceqes, self.aeqes, self.aeqes_lost) = (stats.ceqes, stats.aeqes, stats.aeqes_lost);
+        self.interrupts = events.irq().fired();
+        (self.cqes, self.cq_overruns) = cqs.stats();
+    }
+
     /// Counts one datagram that was no packet.
-    #[allow(clippy::indexing_slicing, reason = "an index of a kind is below the number of kinds")]
+    #[allow(
+        clippy::indexing_slicing,
+        reason = "an index of a kind is below the number of kinds"
+    )]
     pub const fn malformed(&mut self, kind: Malformed) {
         self.malformed[kind.index()] += 1;
     }
@@ -175,7 +188,8 @@ impl Counters {
     /// The counter called `name`.
     #[must_use]
     pub fn named(&self, name: &str) -> Option<u64> {
-        self.iter().find_map(|(known, value)| (known == name).then_some(value))
+        self.iter()
+            .find_map(|(known, value)| (known == name).then_some(value))
     }
 }
 
@@ -186,7 +200,10 @@ mod tests {
 
     #[test]
     fn every_cause_has_its_own_name() {
-        let mut counters = Counters { icrc_error: 3, ..Counters::default() };
+        let mut counters = Counters {
+            icrc_error: 3,
+            ..Counters::default()
+        };
         for kind in Malformed::ALL {
             counters.malformed(kind);
         }

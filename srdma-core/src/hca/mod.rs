@@ -2,4 +2,5 @@
 
 pub mod board;
 pub mod counters;
+pub mod events;
 pub mod msix;

@@ -64,19 +64,25 @@ impl IrqSet {
 
     /// True if the vector would fire for an event now or when its hold-off ends.
     pub fn is_enabled(&self, vector: MsixVector) -> bool {
-        self.vectors.get(usize::from(vector.0)).is_some_and(|v| v.enabled)
+        self.vectors
+            .get(usize::from(vector.0))
+            .is_some_and(|v| v.enabled)
     }
 
     /// Sets the hold-off after each interrupt; 0 is none, more than 8160 µs is cut.
     pub fn set_itr(&mut self, vector: MsixVector, itr_ns: u32) -> bool {
-        let Some(v) = self.vectors.get_mut(usize::from(vector.0)) else { return false };
+        let Some(v) = self.vectors.get_mut(usize::from(vector.0)) else {
+            return false;
+        };
         v.itr_ns = itr_ns.min(MAX_ITR_NS);
         true
     }
 
     /// Something was written to a queue of this vector.
     pub fn mark(&mut self, vector: MsixVector) {
-        let Some(v) = self.vectors.get_mut(usize::from(vector.0)) else { return };
+        let Some(v) = self.vectors.get_mut(usize::from(vector.0)) else {
+            return;
+        };
         v.pending = true;
         self.list(vector);
     }
@@ -84,7 +90,9 @@ impl IrqSet {
     /// The handler is done, or ready for the first time. `has_work`: the queues of this vector hold
     /// entries that nobody has taken; then it fires at once.            rule: e810-28
     pub fn enable(&mut self, vector: MsixVector, has_work: bool) {
-        let Some(v) = self.vectors.get_mut(usize::from(vector.0)) else { return };
+        let Some(v) = self.vectors.get_mut(usize::from(vector.0)) else {
+            return;
+        };
         v.enabled = true;
         v.pending = has_work;
         self.list(vector);
@@ -128,7 +136,9 @@ impl IrqSet {
     }
 
     fn list(&mut self, vector: MsixVector) {
-        let Some(v) = self.vectors.get_mut(usize::from(vector.0)) else { return };
+        let Some(v) = self.vectors.get_mut(usize::from(vector.0)) else {
+            return;
+        };
         if v.enabled && v.pending && !v.listed {
             v.listed = true;
             self.waiting.push_back(vector);
@@ -146,7 +156,11 @@ mod tests {
     fn a_vector_fires_once_until_enabled_again() {
         let mut irq = IrqSet::new(2);
         irq.mark(V);
-        assert_eq!(irq.poll(Instant(0)), None, "disabled vectors keep it pending");
+        assert_eq!(
+            irq.poll(Instant(0)),
+            None,
+            "disabled vectors keep it pending"
+        );
         irq.enable(V, true);
         irq.mark(V);
         irq.mark(V);
@@ -166,7 +180,11 @@ mod tests {
         assert_eq!(irq.poll(Instant(0)), Some(V));
         irq.mark(V);
         irq.enable(V, true);
-        assert_eq!(irq.poll(Instant(0)), Some(V), "an entry came after the drain");
+        assert_eq!(
+            irq.poll(Instant(0)),
+            Some(V),
+            "an entry came after the drain"
+        );
         irq.mark(V);
         irq.enable(V, false);
         assert_eq!(irq.poll(Instant(0)), None, "the drain had taken it");

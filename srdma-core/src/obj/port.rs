@@ -91,7 +91,9 @@ pub struct GidTable {
 
 impl Default for GidTable {
     fn default() -> Self {
-        Self { slots: [None; MAX_GIDS] }
+        Self {
+            slots: [None; MAX_GIDS],
+        }
     }
 }
 
@@ -114,9 +116,17 @@ impl GidTable {
         if self.find(addr).is_some() {
             return Err(GidError::Duplicate);
         }
-        let free = self.slots.iter().position(Option::is_none).ok_or(GidError::Full)?;
+        let free = self
+            .slots
+            .iter()
+            .position(Option::is_none)
+            .ok_or(GidError::Full)?;
         let slot = self.slots.get_mut(free).ok_or(GidError::Full)?;
-        *slot = Some(GidEntry { gid: addr.into(), addr, tx_port });
+        *slot = Some(GidEntry {
+            gid: addr.into(),
+            addr,
+            tx_port,
+        });
         u8::try_from(free).map_err(|_| GidError::Full)
     }
 
@@ -127,7 +137,9 @@ impl GidTable {
 
     /// All entries with their indices.
     pub fn iter(&self) -> impl Iterator<Item = (u8, &GidEntry)> {
-        (0u8..).zip(&self.slots).filter_map(|(index, slot)| Some((index, slot.as_ref()?)))
+        (0u8..)
+            .zip(&self.slots)
+            .filter_map(|(index, slot)| Some((index, slot.as_ref()?)))
     }
 }
 
@@ -160,7 +172,13 @@ pub enum Mtu {
 
 impl Mtu {
     /// Every MTU, smallest first.
-    pub const ALL: [Self; 5] = [Self::B256, Self::B512, Self::B1024, Self::B2048, Self::B4096];
+    pub const ALL: [Self; 5] = [
+        Self::B256,
+        Self::B512,
+        Self::B1024,
+        Self::B2048,
+        Self::B4096,
+    ];
 
     /// Payload bytes.
     #[must_use]
@@ -171,7 +189,10 @@ impl Mtu {
     /// The largest one of at most `bytes` payload bytes.
     #[must_use]
     pub fn at_most(bytes: usize) -> Option<Self> {
-        Self::ALL.into_iter().rev().find(|mtu| usize::from(mtu.bytes()) <= bytes)
+        Self::ALL
+            .into_iter()
+            .rev()
+            .find(|mtu| usize::from(mtu.bytes()) <= bytes)
     }
 
     /// The MTU of exactly `bytes`.
@@ -198,7 +219,13 @@ impl Port {
     #[must_use]
     pub fn new(mtu: Mtu) -> Self {
         let gids = GidTable::default();
-        Self { gids, mtu, link: LinkState::Active, bad_pkeys: 0, bad_qkeys: 0 }
+        Self {
+            gids,
+            mtu,
+            link: LinkState::Active,
+            bad_pkeys: 0,
+            bad_qkeys: 0,
+        }
     }
 
     /// Whether it carries packets.
@@ -251,7 +278,10 @@ mod tests {
     fn gids_are_addresses() {
         let v4 = IpAddr::V4(Ipv4Addr::new(10, 0, 0, 2));
         let gid = Gid::from(v4);
-        assert_eq!(gid.0, [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, 2]);
+        assert_eq!(
+            gid.0,
+            [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, 2]
+        );
         assert_eq!(gid.addr(), v4);
         let v6 = IpAddr::V6(Ipv6Addr::LOCALHOST);
         assert_eq!(Gid::from(v6).addr(), v6);

@@ -148,6 +148,11 @@ impl<W: Words> CqProducer<W> {
         Ok(())
     }
 
+    /// Takes all slots for free, whatever the driver has read: for a CQ that ignores overruns.
+    pub const fn overwrite(&mut self) {
+        self.free = self.size() - 1;
+    }
+
     /// Goes on in a new (zeroed) buffer of `size` slots; the shadow area stays.  [E810 3.8]
     pub fn switch(&mut self, words: W, size: u32) -> Result<(), RingFault> {
         check_cq(&words, size, self.wide)?;

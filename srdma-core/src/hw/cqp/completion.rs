@@ -33,7 +33,7 @@ open_enum! {
         INVALID_COMMAND = 0x8001,
         /// Refused: the object's state does not allow it.
         INVALID_STATE = 0x8002,
-        /// Refused: the id is taken, or names nothing. `[srdma]`
+        /// Refused: the id names nothing, or is out of range. `[srdma]`
         INVALID_ID = 0x8003,
         /// Refused: a range is not promised memory. `[srdma]`
         INVALID_MEMORY = 0x8004,
@@ -47,6 +47,10 @@ open_enum! {
         LLP_CLOSED = 0x8009,
         /// Reset not sent.
         RESET_NOT_SENT = 0x800a,
+        /// Refused: a table or queue is full. `[srdma]`
+        NO_ROOM = 0x8010,
+        /// Refused: the id names an object already. `[srdma]`
+        EXISTS = 0x8011,
         /// The device must be reset.
         FATAL = 0x8029,
     }

@@ -1,0 +1,57 @@
+//! Commands on shared receive queues.                                   [E810 2.6]
+
+use super::status::{Outcome, Refusal};
+use super::{Control, check};
+use crate::hw::cqp::{CqpMinor, ModifySrq, SrqCmd};
+use crate::hw::shadow::SHADOW_WORDS;
+use crate::limits::{MAX_SRQ, MAX_SRQ_QUANTA};
+use crate::num::SrqId;
+use crate::obj::srq::{Srq, SrqSpec};
+use crate::ring::{RqConsumer, SrqShadow};
+
+impl Control<'_> {
+    pub(super) fn create_srq(&mut self, cmd: &SrqCmd) -> Outcome {
+        check(cmd.id.0 < MAX_SRQ, CqpMinor::INVALID_ID)?;
+        check(cmd.shift <= 3, CqpMinor::INVALID_COMMAND)?;
+        let possible = cmd.wqes > 0 && cmd.wqes <= MAX_SRQ_QUANTA >> cmd.shift;
+        check(possible && cmd.limit < cmd.wqes, CqpMinor::INVALID_COMMAND)?;
+        let words = self.ring(cmd.addr, cmd.wqes, 32 << cmd.shift, 32)?;
+        let shadow = self.ring(cmd.shadow_addr, 1, 8 * SHADOW_WORDS, 64)?;
+        let srq = Srq::new(SrqSpec {
+            id: cmd.id,
+            pd: cmd.pd,
+            context: cmd.context,
+            ring: RqConsumer::new(words, cmd.wqes, cmd.shift)?,
+            shadow: SrqShadow::new(shadow)?,
+            entries: cmd.wqes,
+            limit: cmd.limit,
+        });
+        self.hold_pd(cmd.pd)?;
+        self.srqs.insert(srq).map(drop).map_err(|fault| {
+            self.release_pd(cmd.pd);
+            Refusal::from(fault)
+        })
+    }
+
+    pub(super) fn modify_srq(&mut self, cmd: &ModifySrq) -> Outcome {
+        let slot = self
+            .srqs
+            .slot(cmd.id)
+            .ok_or(Refusal(CqpMinor::INVALID_ID))?;
+        let srq = self
+            .srqs
+            .get_mut(slot)
+            .ok_or(Refusal(CqpMinor::INVALID_ID))?;
+        check(srq.set_limit(cmd.limit), CqpMinor::INVALID_COMMAND)
+    }
+
+    pub(super) fn destroy_srq(&mut self, id: SrqId) -> Outcome {
+        let slot = self.srqs.slot(id).ok_or(Refusal(CqpMinor::INVALID_ID))?;
+        let users = self.srqs.get(slot).map_or(0, Srq::users);
+        check(users == 0, CqpMinor::IN_USE)?;
+        if let Some(srq) = self.srqs.remove(id) {
+            self.release_pd(srq.pd());
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,1 @@
+//! Control commands: order, refusals, garbage.

@@ -1,0 +1,1 @@
+//! Event queues: room, credits, vectors.

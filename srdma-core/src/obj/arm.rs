@@ -1,0 +1,164 @@
+//! When a completion becomes an event: the arm state of one CQ.        [E810 3.9-3.11]
+//!
+//! ```text
+//!           CQE            success     success receive      any
+//! armed                    no SE       SE                   error
+//! nothing                  -           -                    -
+//! solicited                -           event                event
+//! any                      event       event                event
+//!
+//! arm      a new sequence in the shadow; strength only grows until the event
+//! event    at most one CEQE unacknowledged per CQ; a second waits for CQ_ACK
+//! ```
+//!
+//! The doorbell of an arm is a hint. What counts is the arm word in memory, and the device looks at
+//! it twice: when the doorbell comes, and once after the completions of a pass were published
+//! (`look`, behind a full fence). The driver writes the word and, behind a full fence, polls once
+//! more. So one of the two sees the other, however late the doorbell is; without the second look a
+//! completion published between the driver's poll and the doorbell would wake nobody.
+//!
+//! What this does *not* do: touch memory, write CEQEs, or keep time (see `cq.rs`).
+
+use crate::hw::shadow::CqArmWord;
+
+/// What an arm does about completions that are in the ring already.     [events 1.6]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub enum ArmModel {
+    /// Nothing: the consumer polls once more after it armed.
+    #[default]
+    Strict,
+    /// An event at once, if one of them was not covered by an event.
+    Compare,
+    /// Nothing, but the arm reports that there are some.
+    Report,
+}
+
+/// What the next event waits for; the order is the strength.            [events 1.5 R6]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
+#[non_exhaustive]
+pub enum Armed {
+    /// No event.
+    #[default]
+    Nothing,
+    /// A solicited completion or an error.
+    Solicited,
+    /// Any completion.
+    Any,
+}
+
+/// The strongest kind among some completions; the order is how easily they make an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub(crate) enum Kind {
+    #[default]
+    Nothing,
+    Plain,
+    /// A solicited receive, or any error.                     [events 1.5 R3]
+    Solicited,
+}
+
+impl Armed {
+    /// The truth table.
+    // rule: roce-119
+    pub(crate) const fn wants(self, kind: Kind) -> bool {
+        match self {
+            Self::Nothing => false,
+            Self::Solicited => matches!(kind, Kind::Solicited),
+            Self::Any => !matches!(kind, Kind::Nothing),
+        }
+    }
+}
+
+/// Arm state of one CQ.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct ArmState {
+    /// Bits 63:16 of the last arm word: the sequence, and whatever a driver counts above it.
+    seq: u64,
+    armed: Armed,
+    /// Completions published since the last look.
+    fresh: Kind,
+    /// A CEQE was written and not acknowledged.
+    unacked: bool,
+    /// A completion met the arm; the event waits for an acknowledgement or for moderation.
+    held: bool,
+}
+
+impl ArmState {
+    pub(crate) const fn armed(&self) -> Armed {
+        self.armed
+    }
+
+    pub(crate) const fn is_unacked(&self) -> bool {
+        self.unacked
+    }
+
+    pub(crate) const fn is_held(&self) -> bool {
+        self.held
+    }
+
+    /// A completion was published; true if it meets the arm.
+    pub(crate) fn published(&mut self, kind: Kind) -> bool {
+        if self.armed.wants(kind) {
+            self.held = true;
+            return true;
+        }
+        self.fresh = self.fresh.max(kind);
+        false
+    }
+
+    /// True if a look is owed: completions were published that met no arm.
+    pub(crate) fn owes_look(&self) -> bool {
+        self.fresh != Kind::Nothing
+    }
+
+    /// Takes the arm word, loaded behind a full fence. `backlog`: the strongest completion in the
+    /// ring that the model counts besides the fresh ones. Gives the one that meets the arm.
+    ///
+    /// A word whose bits 63:16 have not changed is the old arm and changes nothing; they are
+    /// compared for inequality, because the sequence wraps.
+    // rule: e810-17
+    pub(crate) fn look(&mut self, word: u64, backlog: Kind) -> Kind {
+        let fresh = core::mem::take(&mut self.fresh).max(backlog);
+        let seq = word >> 16;
+        if seq == self.seq {
+            return Kind::Nothing;
+        }
+        self.seq = seq;
+        let word = CqArmWord::from_bits(word);
+        let asked = match (word.next(), word.next_solicited()) {
+            (true, _) => Armed::Any,
+            // rule: e810-18
+            (false, true) => Armed::Solicited,
+            (false, false) => Armed::Nothing,
+        };
+        self.armed = self.armed.max(asked);
+        if !self.armed.wants(fresh) {
+            return Kind::Nothing;
+        }
+        self.held = true;
+        fresh
+    }
+
+    /// Takes the event that is due: true exactly once per arm, and not while one is unacknowledged.
+    // rule: e810-21
+    pub(crate) fn fire(&mut self) -> bool {
+        if !self.held || self.unacked {
+            return false;
+        }
+        *self = Self {
+            seq: self.seq,
+            unacked: true,
+            ..Self::default()
+        };
+        true
+    }
+
+    /// The driver took the CEQE. An event that is held may fire now.
+    // rule: e810-29
+    pub(crate) const fn acked(&mut self) {
+        self.unacked = false;
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,126 @@
+//! The arm truth table, repeated sequences, promotion, acknowledgement.
+
+use super::*;
+
+/// The arm word of the `seq`-th arm.
+fn word(seq: u8, solicited_only: bool) -> u64 {
+    CqArmWord::ZERO
+        .with_seq(seq.wrapping_sub(1))
+        .armed(solicited_only)
+        .bits()
+}
+
+fn armed(solicited_only: bool) -> ArmState {
+    let mut arm = ArmState::default();
+    assert_eq!(
+        arm.look(word(1, solicited_only), Kind::Nothing),
+        Kind::Nothing
+    );
+    arm
+}
+
+#[test]
+fn truth_table() {
+    // proves: roce-119
+    // proves: e810-18
+    for (state, kind, event) in [
+        (None, Kind::Plain, false),
+        (None, Kind::Solicited, false),
+        (Some(true), Kind::Plain, false),
+        (Some(true), Kind::Solicited, true),
+        (Some(false), Kind::Plain, true),
+        (Some(false), Kind::Solicited, true),
+    ] {
+        let mut arm = state.map_or_else(ArmState::default, armed);
+        assert_eq!(arm.published(kind), event, "{state:?} {kind:?}");
+        assert_eq!(arm.fire(), event);
+        assert_eq!(arm.armed() == Armed::Nothing, event || state.is_none());
+    }
+}
+
+#[test]
+fn repeated_sequence_is_ignored() {
+    // proves: e810-17
+    let mut arm = armed(false);
+    assert!(arm.published(Kind::Plain) && arm.fire());
+    arm.acked();
+    assert_eq!(arm.look(word(1, false), Kind::Nothing), Kind::Nothing);
+    assert_eq!(
+        arm.armed(),
+        Armed::Nothing,
+        "the same word again is the old arm"
+    );
+    // Four arms on, the two bits are where they were: only a count above them tells.
+    let wide = word(1, false) + (1 << 18);
+    assert_eq!(arm.look(wide, Kind::Nothing), Kind::Nothing);
+    assert_eq!(arm.armed(), Armed::Any);
+    let mut wrapped = ArmState::default();
+    for seq in [1, 2, 3, 0, 1] {
+        wrapped.look(word(seq, true), Kind::Nothing);
+        assert!(wrapped.published(Kind::Solicited) && wrapped.fire());
+        wrapped.acked();
+    }
+}
+
+#[test]
+fn strength_only_grows() {
+    let mut arm = armed(true);
+    arm.look(word(2, false), Kind::Nothing);
+    assert_eq!(arm.armed(), Armed::Any);
+    arm.look(word(3, true), Kind::Nothing);
+    assert_eq!(arm.armed(), Armed::Any, "a weaker arm does not demote");
+    assert!(arm.published(Kind::Plain) && arm.fire());
+    assert!(!arm.published(Kind::Plain), "two arms, one event");
+}
+
+#[test]
+fn one_event_until_acknowledged() {
+    // proves: e810-21
+    // proves: e810-29
+    let mut arm = armed(false);
+    assert!(arm.published(Kind::Plain) && arm.fire());
+    arm.look(word(2, false), Kind::Nothing);
+    assert!(arm.published(Kind::Plain));
+    assert!(!arm.fire(), "held until CQ_ACK");
+    assert_eq!(arm.armed(), Armed::Any, "left armed");
+    assert!(!arm.fire());
+    arm.acked();
+    assert!(arm.fire());
+    arm.acked();
+    assert!(!arm.fire());
+}
+
+#[test]
+fn only_completions_since_the_last_look_count() {
+    let mut arm = ArmState::default();
+    arm.published(Kind::Plain);
+    assert!(arm.owes_look());
+    assert_eq!(arm.look(0, Kind::Nothing), Kind::Nothing);
+    let met = arm.look(word(1, false), Kind::Nothing);
+    assert_eq!(
+        met,
+        Kind::Nothing,
+        "seen by the driver's poll after its arm"
+    );
+    arm.published(Kind::Plain);
+    assert!(arm.fire());
+    arm.acked();
+    // The arm came while the pass was writing completions: nobody knows which was first.
+    arm.published(Kind::Plain);
+    assert_eq!(arm.look(word(2, false), Kind::Nothing), Kind::Plain);
+    assert!(arm.fire());
+    arm.acked();
+    arm.published(Kind::Plain);
+    let met = arm.look(word(3, true), Kind::Nothing);
+    assert_eq!(met, Kind::Nothing, "not what a solicited arm waits for");
+}
+
+#[test]
+fn compare_counts_the_backlog() {
+    let mut arm = ArmState::default();
+    assert_eq!(arm.look(word(1, false), Kind::Plain), Kind::Plain);
+    assert!(arm.fire());
+    arm.acked();
+    assert_eq!(arm.look(word(2, true), Kind::Plain), Kind::Nothing);
+    assert_eq!(arm.look(word(3, true), Kind::Solicited), Kind::Solicited);
+}

@@ -1,0 +1,1 @@
+//! Completion queues: events, overrun, lists.

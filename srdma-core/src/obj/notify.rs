@@ -1,0 +1,162 @@
+//! From a completion to a CEQE: arming, acknowledging and moderating one CQ.  [E810 3.11, 4]
+//!
+//! ```text
+//! published ─meets the arm─► held ─┬─ acknowledged, and moderation is over ──► CEQE, vector
+//!                                  └─ else: waits for CQ_ACK, for more, or for time
+//! ```
+//!
+//! Moderation delays an event until `count` completions met the arm or `period_ns` passed since the
+//! first of them; solicited completions and errors do not wait. It never cancels an event.
+//!
+//! What this does *not* do: write CQEs (see `cq.rs`), or moderate vectors (see `hca/msix.rs`).
+
+use super::arm::{ArmState, Armed, Kind};
+use crate::hca::events::Events;
+use crate::hw::shadow::CqArmWord;
+use crate::num::CeqId;
+use crate::time::Instant;
+
+/// How long an event may be put off.                                    [events 1.9]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Moderation {
+    /// Completions that make the event due.
+    pub count: u16,
+    /// Time that makes it due; 0 is no moderation.
+    pub period_ns: u32,
+}
+
+/// The event side of a CQ or of the CCQ.
+#[derive(Debug)]
+pub(crate) struct Notifier {
+    arm: ArmState,
+    ceq: Option<CeqId>,
+    cookie: u64,
+    /// Position of the CEQE that was not acknowledged.
+    ceqe: u64,
+    moderation: Moderation,
+    /// Completions that met the arm since it was set.
+    met: u32,
+    /// One of them does not wait.
+    urgent: bool,
+    due: Option<Instant>,
+    /// A CEQE was written since the last `take_event`.
+    wrote: bool,
+}
+
+impl Notifier {
+    /// `cookie`: what CEQEs carry.
+    pub(crate) fn new(ceq: Option<CeqId>, cookie: u64) -> Self {
+        Self {
+            arm: ArmState::default(),
+            ceq,
+            cookie,
+            ceqe: 0,
+            moderation: Moderation::default(),
+            met: 0,
+            urgent: false,
+            due: None,
+            wrote: false,
+        }
+    }
+
+    pub(crate) const fn ceq(&self) -> Option<CeqId> {
+        self.ceq
+    }
+
+    pub(crate) const fn cookie(&self) -> u64 {
+        self.cookie
+    }
+
+    pub(crate) const fn armed(&self) -> Armed {
+        self.arm.armed()
+    }
+
+    /// The CEQE that the driver has not acknowledged.
+    pub(crate) fn unacked(&self) -> Option<u64> {
+        self.arm.is_unacked().then_some(self.ceqe)
+    }
+
+    /// True once after a CEQE was written: what it covers is told.
+    pub(crate) const fn take_event(&mut self) -> bool {
+        core::mem::replace(&mut self.wrote, false)
+    }
+
+    pub(crate) const fn moderate(&mut self, moderation: Moderation) {
+        self.moderation = moderation;
+    }
+
+    /// When an event that moderation holds back becomes due.
+    pub(crate) fn due(&self) -> Option<Instant> {
+        self.due.filter(|_| !self.arm.is_unacked())
+    }
+
+    /// True if a look at the arm word is owed for what was published.
+    pub(crate) fn owes_look(&self) -> bool {
+        self.ceq.is_some() && self.arm.owes_look()
+    }
+
+    /// A completion was published.
+    pub(crate) fn published(&mut self, events: &mut Events, kind: Kind, now: Instant) {
+        if self.arm.published(kind) {
+            self.meet(events, kind, now);
+        }
+    }
+
+    /// Takes the arm word. Between the last completion and its load was a full fence.
+    pub(crate) fn look(
+        &mut self,
+        events: &mut Events,
+        word: CqArmWord,
+        backlog: Kind,
+        now: Instant,
+    ) {
+        let met = self.arm.look(word.bits(), backlog);
+        if met != Kind::Nothing {
+            self.meet(events, met, now);
+        }
+    }
+
+    /// The driver took the CEQE.                                       [E810 4.2]
+    pub(crate) fn acked(&mut self, events: &mut Events, now: Instant) {
+        if !self.arm.is_unacked() {
+            return;
+        }
+        self.arm.acked();
+        if let Some(ceq) = self.ceq {
+            events.ack_ce(ceq, self.ceqe);
+        }
+        self.attempt(events, now);
+    }
+
+    /// Writes the CEQE if one is held and nothing holds it back any more.
+    pub(crate) fn attempt(&mut self, events: &mut Events, now: Instant) {
+        if !self.arm.is_held() {
+            return;
+        }
+        let Moderation { count, period_ns } = self.moderation;
+        let waits = period_ns > 0
+            && !self.urgent
+            && (count == 0 || self.met < u32::from(count))
+            && self.due.is_none_or(|due| due > now);
+        if waits {
+            self.due
+                .get_or_insert_with(|| now.after(u64::from(period_ns)));
+            return;
+        }
+        if !self.arm.fire() {
+            return;
+        }
+        (self.met, self.urgent, self.due, self.wrote) = (0, false, None, true);
+        let written = self.ceq.and_then(|ceq| events.raise_ce(ceq, self.cookie));
+        match written {
+            Some(position) => self.ceqe = position,
+            None => self.arm.acked(),
+        }
+    }
+
+    fn meet(&mut self, events: &mut Events, kind: Kind, now: Instant) {
+        self.met = self.met.saturating_add(1);
+        self.urgent |= kind == Kind::Solicited;
+        self.attempt(events, now);
+    }
+}
