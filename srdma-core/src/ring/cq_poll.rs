@@ -87,18 +87,23 @@ impl<W: Words> Buffer<W> {
         if extended && !self.wide { 2 } else { 1 }
     }
 
-    /// Takes the QP out of entries that wait to be read.             [E810 3.7]
-    fn clean(&self, context: u64) {
+    /// Takes the QP out of entries that wait to be read; gives how many of them were receives of an
+    /// SRQ.                                                          [E810 3.7]
+    fn clean(&self, context: u64) -> u32 {
         let mut cursor = self.cursor;
         let mut left = cursor.size();
+        let mut shared = 0;
         while left > 0 {
             let Some((base, ext)) = self.copy(cursor) else {
-                return;
+                return shared;
             };
             let info = CqeInfo::decode(&base, ext.as_ref());
             if info.context == context {
                 let at = match info.srq_wr_id {
-                    Some(_) => self.ext(cursor).0,
+                    Some(_) => {
+                        shared += 1;
+                        self.ext(cursor).0
+                    }
                     None => self.at(cursor),
                 };
                 self.words.store(at + 1, 0);
@@ -107,6 +112,7 @@ impl<W: Words> Buffer<W> {
             cursor.advance(slots);
             left = left.saturating_sub(slots);
         }
+        shared
     }
 }
 
@@ -178,11 +184,11 @@ impl<W: Words> CqConsumer<W> {
     }
 
     /// Makes completions of a dying QP name none: their context becomes 0. Those of an SRQ keep
-    /// their wr_id.                                                  [E810 3.7]
-    pub fn clean(&mut self, context: u64) {
-        for buffer in self.old.iter().chain([&self.current]) {
-            buffer.clean(context);
-        }
+    /// their wr_id, and are counted: their entries are free, though nobody will report them.
+    /// [E810 3.7]
+    pub fn clean(&mut self, context: u64) -> u32 {
+        let buffers = self.old.iter().chain([&self.current]);
+        buffers.map(|buffer| buffer.clean(context)).sum()
     }
 
     /// Goes on in a new (zeroed) buffer of `size` slots, once the old ones are read. To be called

@@ -35,6 +35,8 @@ pub struct RqProducer<W = HostWords> {
     cursor: Cursor,
     tail: u32,
     stride: usize,
+    /// Where the entries start that are written but not visible yet, and the header held back.
+    staged: Option<(Cursor, u64)>,
 }
 
 impl<W: Words> RqProducer<W> {
@@ -46,6 +48,7 @@ impl<W: Words> RqProducer<W> {
             cursor: Cursor::new(wqes),
             tail: 0,
             stride,
+            staged: None,
         })
     }
 
@@ -87,9 +90,17 @@ impl<W: Words> RqProducer<W> {
         }
     }
 
-    /// Publishes an entry and says where.
+    /// Publishes an entry (and what was staged before) and says where.
     #[inline]
     pub fn push(&mut self, wqe: &WqeBuf) -> Result<u32, PushFault> {
+        let index = self.stage(wqe)?;
+        self.commit();
+        Ok(index)
+    }
+
+    /// Writes an entry, invisible to the device until [`Self::commit`].
+    #[inline]
+    pub fn stage(&mut self, wqe: &WqeBuf) -> Result<u32, PushFault> {
         let words = wqe.words().len();
         if words > self.stride {
             return Err(PushFault::TooLong);
@@ -103,10 +114,38 @@ impl<W: Words> RqProducer<W> {
         for word in (0..HEADER).chain(QUANTUM_WORDS..words) {
             self.words.store(at + word, wqe.word(word, polarity));
         }
-        self.words
-            .store_release(at + HEADER, wqe.word(HEADER, polarity));
+        let header = wqe.word(HEADER, polarity);
+        // The first header of a batch is held back, the others are hidden behind it.
+        match self.staged {
+            Some(_) => self.words.store(at + HEADER, header),
+            None => self.staged = Some((self.cursor, header)),
+        }
         self.cursor.advance(1);
         Ok(index)
+    }
+
+    /// Makes staged entries visible.
+    #[inline]
+    pub fn commit(&mut self) {
+        if let Some((start, header)) = self.staged.take() {
+            let at = start.index() as usize * self.stride;
+            self.words.store_release(at + HEADER, header);
+        }
+    }
+
+    /// Takes staged entries back. Their valid bits are undone.
+    pub fn rollback(&mut self) {
+        let Some((start, _)) = self.staged.take() else {
+            return;
+        };
+        let mut cursor = start;
+        while cursor.index() != self.cursor.index() {
+            let at = cursor.index() as usize * self.stride;
+            let not_valid = cursor.polarity().flipped().stamp(0);
+            self.words.store(at + HEADER, not_valid);
+            cursor.advance(1);
+        }
+        self.cursor = start;
     }
 }
 
@@ -197,5 +236,42 @@ impl<W: Words> RqConsumer<W> {
     #[inline]
     pub const fn advance(&mut self) {
         self.cursor.advance(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hw::Sge;
+    use crate::mem::HostBuf;
+    use crate::num::Lkey;
+
+    #[test]
+    fn staged_entries_appear_together_or_not_at_all() {
+        let buf = HostBuf::new(8 * 32).unwrap();
+        let mut producer = RqProducer::new(buf.words(), 8, 0).unwrap();
+        let mut consumer = RqConsumer::new(buf.words(), 8, 0).unwrap();
+        let (mut wqe, mut cmd) = (WqeBuf::new(), RqCmd::default());
+        for lap in 0..40u64 {
+            for n in 0..3 {
+                let sge = Sge { addr: 1000 * lap + n, len: 1, lkey: Lkey(7) };
+                wqe.recv(&[sge], Some(lap)).unwrap();
+                producer.stage(&wqe).unwrap();
+            }
+            assert!(consumer.peek().is_none(), "nothing is visible yet");
+            producer.rollback();
+            wqe.recv(&[], Some(lap)).unwrap();
+            producer.stage(&wqe).unwrap();
+            producer.stage(&wqe).unwrap();
+            assert!(consumer.peek().is_none());
+            producer.commit();
+            for _ in 0..2 {
+                consumer.read(&mut cmd).unwrap().unwrap();
+                assert_eq!((cmd.sges.len(), cmd.wr_id), (0, lap));
+                consumer.advance();
+            }
+            assert!(consumer.peek().is_none(), "what was taken back stays away");
+            producer.release_to(producer.head());
+        }
     }
 }
