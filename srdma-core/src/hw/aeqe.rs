@@ -187,3 +187,78 @@ impl AeCode {
         self.class().0
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hw::HwQpState;
+    use proptest::prelude::*;
+
+    #[test]
+    fn fields_stand_where_the_table_says() {
+        let event = Aeqe {
+            code: AeCode::ADAPTER_CATASTROPHIC,
+            source: AeSource::SQ,
+            id: 0x7_ffff,
+            context: 0x1234,
+            state: HwQpState::ERROR,
+            wqe_index: 0x7fff,
+            overflow: true,
+        };
+        let word = 6 << 54 | 5 << 50 | 1 << 46 | 0xb0b << 34 | 1 << 33 | 0x7fff << 18 | 0x3_ffff;
+        assert_eq!(event.encode(), [0x1234, word]);
+    }
+
+    #[test]
+    fn a_cq_event_halves_its_cookie() {
+        let event = Aeqe {
+            code: AeCode::CQ_OPERATION_ERROR,
+            source: AeSource::CQ,
+            context: 0xffff_8000_0000_1000,
+            ..Aeqe::default()
+        };
+        assert_eq!(event.encode()[0], 0x7fff_c000_0000_0800);
+        assert_eq!(Aeqe::decode(event.encode()), event);
+    }
+
+    #[test]
+    fn classes_follow_the_table() {
+        use EventClass::{Access, Catastrophic, Request};
+        for (code, class) in [
+            (0x0102, (FlushCode::PROT, Access)),
+            (0x010a, (FlushCode::PROT, Access)),
+            (0x010c, (FlushCode::GENERAL, Catastrophic)),
+            (0x0112, (FlushCode::REM_ACCESS, Access)),
+            (0x0119, (FlushCode::MW_BIND, Access)),
+            (0x011c, (FlushCode::PROT, Access)),
+            (0x0133, (FlushCode::LOC_QP_OP, Catastrophic)),
+            (0x0208, (FlushCode::REM_INV_REQ, Request)),
+            (0x020a, (FlushCode::LOC_QP_OP, Catastrophic)),
+            (0x0303, (FlushCode::LOC_LEN, Catastrophic)),
+            (0x0316, (FlushCode::REM_OP, Catastrophic)),
+            (0x050a, (FlushCode::RETRY_EXC, Catastrophic)),
+            (0x050f, (FlushCode::RNR_RETRY_EXC, Catastrophic)),
+            (0x0701, (FlushCode::GENERAL, Catastrophic)),
+            (0x0705, (FlushCode::FATAL, Catastrophic)),
+        ] {
+            assert_eq!(AeCode(code).class(), class, "{code:#x}");
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn events_decode_back(
+            code in 0_u16..0x1000, source in 0_u8..16, id in 0_u32..1 << 19, context: u64,
+            state in 0_u8..8, wqe_index in 0_u16..0x8000, overflow: bool,
+        ) {
+            let mut event = Aeqe {
+                code: AeCode(code), source: AeSource(source), id, context,
+                state: HwQpState(state), wqe_index, overflow,
+            };
+            if event.is_cq() {
+                event.context &= !1;
+            }
+            prop_assert_eq!(Aeqe::decode(event.encode()), event);
+        }
+    }
+}

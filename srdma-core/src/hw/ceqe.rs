@@ -41,3 +41,17 @@ impl Ceqe {
         Self { cookie: word << 1 }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cookie_loses_only_its_lowest_bit() {
+        let event = Ceqe {
+            cookie: 0xffff_8000_1234_5678,
+        };
+        assert_eq!(event.encode(), 0x7fff_c000_091a_2b3c);
+        assert_eq!(Ceqe::decode(event.encode() | 1 << 63), event);
+    }
+}

@@ -331,3 +331,6 @@ pub const fn rq_op_is_write_imm(op: u8) -> bool {
     // RC is 0b000x_xxxx, UC 0b001x_xxxx: bit 5 of the field tells them apart.
     matches!(op & 0x1f, 0x09 | 0x0b)
 }
+
+#[cfg(test)]
+mod tests;

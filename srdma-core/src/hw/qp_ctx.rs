@@ -424,3 +424,6 @@ pub fn ip_from_words([high, low]: [u64; 2], ipv4: bool) -> IpAddr {
         ))
     }
 }
+
+#[cfg(test)]
+mod tests;

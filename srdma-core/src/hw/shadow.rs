@@ -71,3 +71,26 @@ le_word! {
         tail / with_tail: u16 = [14:0],
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arm_words_follow_intels_driver() {
+        let mut word = CqArmWord::ZERO;
+        for (solicited, bits) in [
+            (false, 0x1c000),
+            (true, 0x28000),
+            (false, 0x3c000),
+            (true, 0x8000),
+            (false, 0x1c000),
+        ] {
+            word = word.armed(solicited);
+            assert_eq!(word.bits(), bits);
+        }
+        assert_eq!(word.retired(3).bits(), 0x1c003);
+        assert_eq!(word.retired(0x3fff).retired(1).select(), 0);
+        assert_eq!(CqArmWord::ZERO.armed_control().bits(), 0x14000);
+    }
+}
