@@ -7,6 +7,10 @@
 //! | [`tx`], [`rx`] | a batch to one `sendmmsg`; one `recvmmsg` to lent buffers |
 //! | [`offload`] | what the kernel takes in one send, and what its refusals mean |
 //! | [`selftest`] | does the kernel send the IP header that the ICRC was computed for |
+//! | [`clock`], [`spin`] | what time it is; when to spin and when to sleep |
+//! | [`irq`] | interrupt vectors as eventfds or handlers |
+//! | [`fault`] | a bad network at the socket's edge |
+//! | [`wire_link`] | a wire in memory in place of the sockets |
 //! | [`error`] | what can go wrong at start, and what to do |
 //!
 //! System calls, and all `unsafe`, are in the private module `sys`. The device itself is
@@ -14,15 +18,20 @@
 
 #![deny(unsafe_code)]
 
+pub mod clock;
 pub mod error;
+pub mod fault;
+pub mod irq;
 pub mod offload;
 pub mod rx;
 pub mod selftest;
 pub mod socket;
+pub mod spin;
 mod sys;
 #[cfg(test)]
 mod testing;
 pub mod tx;
+pub mod wire_link;
 
 pub use error::NetError;
 pub use sys::eventfd::EventFd;
