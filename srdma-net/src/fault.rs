@@ -123,7 +123,7 @@ impl FaultInjector {
         let whole = Bytes::copy_from_slice(bytes);
         let stride = meta.stride.max(1);
         for start in (0..bytes.len()).step_by(stride) {
-            let datagram = whole.slice(start..bytes.len().min(start.saturating_add(stride)));
+            let datagram = &whole.slice(start..bytes.len().min(start.saturating_add(stride)));
             self.offer_one(now, meta, datagram);
         }
     }
@@ -144,7 +144,7 @@ impl FaultInjector {
         self.held.peek().map(|Reverse(held)| held.due)
     }
 
-    fn offer_one(&mut self, now: Instant, meta: &RxMeta, bytes: Bytes) {
+    fn offer_one(&mut self, now: Instant, meta: &RxMeta, bytes: &Bytes) {
         self.counters.offered += 1;
         if self.chance(self.config.loss) {
             self.counters.lost += 1;
@@ -164,7 +164,7 @@ impl FaultInjector {
             }
             let bytes = if self.chance(self.config.corrupt) {
                 self.counters.corrupted += 1;
-                self.flip_bits(&bytes)
+                self.flip_bits(bytes)
             } else {
                 bytes.clone()
             };

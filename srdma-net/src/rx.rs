@@ -114,7 +114,7 @@ fn meta(socket: &RoceSocket, incoming: &Incoming<'_>) -> Option<RxMeta> {
     let info = &incoming.info;
     Some(RxMeta {
         source: incoming.source?,
-        local: info.local.unwrap_or(socket.local()),
+        local: info.local.unwrap_or(socket.local),
         ecn: ecn(info.tclass),
         tclass: info.tclass,
         hop_limit: info.hop_limit,

@@ -14,6 +14,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::AsFd;
 
 /// Flags of `SO_TIMESTAMPING`: software stamps at the scheduler, with an id, with the packet.
+#[allow(clippy::cast_possible_wrap, reason = "three low bits")]
 const STAMPS: libc::c_int = (libc::SOF_TIMESTAMPING_TX_SCHED
     | libc::SOF_TIMESTAMPING_SOFTWARE
     | libc::SOF_TIMESTAMPING_OPT_ID) as libc::c_int;

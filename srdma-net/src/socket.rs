@@ -74,7 +74,7 @@ pub struct Buffers {
 /// Both sockets of one local address.
 #[derive(Debug)]
 pub struct RoceSocket {
-    local: IpAddr,
+    pub(crate) local: IpAddr,
     tx_port: u16,
     config: SocketConfig,
     buffers: Buffers,

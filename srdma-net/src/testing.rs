@@ -48,11 +48,12 @@ impl Script {
     pub(crate) fn run(&mut self, from: IpAddr, to: IpAddr, first: u8, lens: &[usize]) -> &mut Run {
         let mut bytes = Vec::new();
         for (k, len) in lens.iter().enumerate() {
-            bytes.resize(bytes.len() + len, first.wrapping_add(k as u8));
+            let fill = first.wrapping_add(u8::try_from(k & 0xff).unwrap());
+            bytes.resize(bytes.len() + len, fill);
         }
         let memory = HostBuf::new(bytes.len()).unwrap();
         memory.range().write(0, &bytes).unwrap();
-        let start = self.ranges.len() as u32;
+        let start = u32::try_from(self.ranges.len()).unwrap();
         let mut at = 0;
         let step = 7 + bytes.len() / 5;
         while at < bytes.len() {
@@ -68,7 +69,7 @@ impl Script {
             segment_len: u16::try_from(lens[0].min(65_535)).unwrap(),
             packets: u16::try_from(lens.len()).unwrap(),
             bytes: u32::try_from(bytes.len()).unwrap(),
-            segs: start..self.ranges.len() as u32,
+            segs: start..u32::try_from(self.ranges.len()).unwrap(),
         });
         self.runs.last_mut().unwrap()
     }

@@ -231,7 +231,7 @@ impl<const FAN: usize> DirtySet<FAN> {
             assert!(
                 FAN.is_power_of_two() && FAN <= 64,
                 "the bits of a level fit a word"
-            )
+            );
         };
         let pages: Box<[_]> = core::iter::repeat_with(OnceLock::new)
             .take(FAN * FAN)

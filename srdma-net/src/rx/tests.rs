@@ -12,8 +12,8 @@ fn meta_names_sender_destination_ecn_and_hops() {
         open(&SocketConfig::default()),
     );
     let mut script = Script::new();
-    for (k, tclass) in [0u8, 1, 2, 3, 0xb8 | 2].into_iter().enumerate() {
-        let run = script.run(a.local(), b.local(), k as u8, &[100]);
+    for (k, tclass) in (0u8..).zip([0u8, 1, 2, 3, 0xb8 | 2]) {
+        let run = script.run(a.local(), b.local(), k, &[100]);
         (run.tclass, run.hop_limit) = (tclass, 9);
     }
     let sockets = [a];

@@ -10,13 +10,13 @@
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
 /// Bytes of an IPv4 socket address.
-const V4_LEN: u32 = size_of::<libc::sockaddr_in>() as u32;
+const V4_LEN: u32 = 16;
 /// Bytes of an IPv6 socket address.
-const V6_LEN: u32 = size_of::<libc::sockaddr_in6>() as u32;
+const V6_LEN: u32 = 28;
 /// Room for either.
 const MAX_LEN: usize = size_of::<libc::sockaddr_in6>();
 
-const _: () = assert!(V4_LEN == 16 && MAX_LEN == 28);
+const _: () = assert!(size_of::<libc::sockaddr_in>() == 16 && MAX_LEN == 28);
 
 /// One socket address in kernel form.
 #[repr(C, align(4))]

@@ -221,8 +221,10 @@ mod tests {
 
     #[test]
     fn layout_is_that_of_libc() {
-        // SAFETY: why needed: the macros of libc are unsafe functions. Why sound: pure arithmetic.
-        let (len, space) = unsafe { (libc::CMSG_LEN(2), libc::CMSG_SPACE(2)) };
+        // SAFETY: why needed: a macro of libc, an unsafe function. Why sound: pure arithmetic.
+        let len = unsafe { libc::CMSG_LEN(2) };
+        // SAFETY: why needed and why sound: as above.
+        let space = unsafe { libc::CMSG_SPACE(2) };
         let mut out = [0xff; 64];
         assert_eq!(encode(&mut out, 17, 103, &[1, 2]), Some(space as usize));
         assert_eq!(out[..WORD], (len as usize).to_ne_bytes());

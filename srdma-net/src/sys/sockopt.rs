@@ -20,7 +20,7 @@ pub(crate) fn set_int(
             level,
             name,
             (&raw const value).cast(),
-            int_len::<libc::c_int>(),
+            len_of::<libc::c_int>(),
         )
     })?;
     Ok(())
@@ -33,7 +33,7 @@ pub(crate) fn get_int(
     name: libc::c_int,
 ) -> io::Result<libc::c_int> {
     let mut value: libc::c_int = 0;
-    let mut len = int_len::<libc::c_int>();
+    let mut len = len_of::<libc::c_int>();
     // SAFETY: why needed: `getsockopt` writes through pointers. Why sound: it writes at most `len`
     // bytes to `value` and one length to `len`; both are ours and outlive the call.
     syscall!(unsafe {
@@ -69,7 +69,7 @@ pub(crate) fn drop_everything(fd: BorrowedFd<'_>) -> io::Result<()> {
             libc::SOL_SOCKET,
             libc::SO_ATTACH_FILTER,
             (&raw const filter).cast(),
-            int_len::<libc::sock_fprog>(),
+            len_of::<libc::sock_fprog>(),
         )
     })?;
     Ok(())
@@ -102,6 +102,10 @@ pub(crate) fn wait_error(fd: BorrowedFd<'_>, timeout_ms: libc::c_int) -> io::Res
     Ok(())
 }
 
-const fn int_len<T>() -> libc::socklen_t {
+#[allow(
+    clippy::cast_possible_truncation,
+    reason = "option values are a few bytes"
+)]
+const fn len_of<T>() -> libc::socklen_t {
     size_of::<T>() as libc::socklen_t
 }

@@ -148,7 +148,7 @@ fn large_batches_take_several_calls() {
     let (a, b) = (open(&config(true, true)), open(&config(true, true)));
     let mut script = Script::new();
     for k in 0..MESSAGES + 44 {
-        script.run(a.local(), b.local(), k as u8, &[8]);
+        script.run(a.local(), b.local(), u8::try_from(k & 0xff).unwrap(), &[8]);
     }
     let sockets = [a];
     let mut sender = Sender::new(true);
