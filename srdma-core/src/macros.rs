@@ -100,6 +100,7 @@ macro_rules! le_word {
             let _ = seen;
         };
 
+        #[allow(clippy::len_without_is_empty, reason = "a field may be called `len`")]
         impl $name {
             /// All fields zero.
             pub const ZERO: Self = Self(0);

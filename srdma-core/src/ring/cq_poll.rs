@@ -211,7 +211,7 @@ impl<W: Words> CqConsumer<W> {
         self.old.front().unwrap_or(&self.current)
     }
 
-    fn rewrite(&mut self, change: impl FnOnce(CqeHeader) -> CqeHeader) {
+    fn rewrite(&self, change: impl FnOnce(CqeHeader) -> CqeHeader) {
         let front = self.front();
         let at = front.at(front.cursor) + CQE_HEADER;
         let header = CqeHeader::from_bits(front.words.load(at));

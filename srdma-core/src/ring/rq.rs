@@ -254,7 +254,11 @@ mod tests {
         let (mut wqe, mut cmd) = (WqeBuf::new(), RqCmd::default());
         for lap in 0..40u64 {
             for n in 0..3 {
-                let sge = Sge { addr: 1000 * lap + n, len: 1, lkey: Lkey(7) };
+                let sge = Sge {
+                    addr: 1000 * lap + n,
+                    len: 1,
+                    lkey: Lkey(7),
+                };
                 wqe.recv(&[sge], Some(lap)).unwrap();
                 producer.stage(&wqe).unwrap();
             }

@@ -137,7 +137,7 @@ impl<W: Words> SqProducer<W> {
         }
     }
 
-    /// Takes staged WQEs back. Their valid bits are undone, so that nothing later makes them appear.
+    /// Takes staged WQEs back. Their valid bits are undone, so nothing later makes them appear.
     pub fn rollback(&mut self) {
         let Some(staged) = self.staged.take() else {
             return;
@@ -226,7 +226,7 @@ pub struct SqConsumer<W = HostWords> {
 impl<W: Words> SqConsumer<W> {
     /// A fresh (zeroed) ring of `quanta` quanta: a power of two, at least one chunk.
     pub fn new(words: W, quanta: u32) -> Result<Self, RingFault> {
-        if !quanta.is_power_of_two() || quanta < SQ_CHUNK || quanta > MAX_WQ_QUANTA {
+        if !quanta.is_power_of_two() || !(SQ_CHUNK..=MAX_WQ_QUANTA).contains(&quanta) {
             return Err(RingFault::BadSize);
         }
         check_memory(&words, quanta, QUANTUM_WORDS)?;

@@ -1,3 +1,5 @@
+//! Completion rings: both ends over several laps, extended entries, resizing.
+
 use super::{cq_shadow, memory};
 use crate::hw::cqe::{CqeInfo, FlushCode};
 use crate::hw::{CqpCompletion, Major};

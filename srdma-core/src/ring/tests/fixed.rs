@@ -1,3 +1,5 @@
+//! Rings of fixed entries: CEQ, AEQ and CQP over several laps.
+
 use super::memory;
 use crate::hw::cqp::{CQP_HEADER, CqpCmd};
 use crate::hw::{AeCode, AeSource, Aeqe, Ceqe, Polarity};

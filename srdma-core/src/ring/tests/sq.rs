@@ -1,3 +1,5 @@
+//! Send rings: chunks, padding, clear-ahead, wrap.
+
 use super::memory;
 use crate::hw::wqe::{RemoteAddr, SendWr, WrFlags, WriteWr};
 use crate::hw::{SqCmd, SqHeader, SqOp, WqeBuf, WqeFault};
@@ -88,9 +90,9 @@ fn a_ring_of_512_takes_255() {
     assert_eq!((driver.used(), driver.free()), (255, 0));
     assert_eq!(driver.push(&wqe(1, 0)), Err(PushFault::Full));
     driver.release_to(1);
-    assert!(driver.push(&wqe(1, 0)).is_ok());
-    assert!(SqProducer::new(memory(1024), 256).is_err());
-    assert!(SqProducer::new(memory(2048), 513).is_err());
+    driver.push(&wqe(1, 0)).unwrap();
+    SqProducer::new(memory(1024), 256).unwrap_err();
+    SqProducer::new(memory(2048), 513).unwrap_err();
 }
 
 #[test]
