@@ -207,6 +207,12 @@ impl HostRange {
         Ok(())
     }
 
+    /// The whole range as a window.
+    #[must_use]
+    pub const fn whole(&self) -> Span<'_> {
+        Span { base: self.base, len: self.len, _life: core::marker::PhantomData }
+    }
+
     /// A bounded window for one use, without the reference count.
     pub fn span(&self, offset: usize, len: usize) -> Result<Span<'_>, HostFault> {
         self.check(offset, len)?;
@@ -237,6 +243,12 @@ pub struct Span<'a> {
 }
 
 impl<'a> Span<'a> {
+    /// A window of no bytes.
+    #[must_use]
+    pub const fn empty() -> Self {
+        Self { base: core::ptr::null_mut(), len: 0, _life: core::marker::PhantomData }
+    }
+
     /// Length in bytes.
     #[must_use]
     pub const fn len(&self) -> usize {
@@ -339,6 +351,21 @@ impl<'a> Span<'a> {
                 bytes.as_mut_ptr(),
                 bytes.len(),
             );
+        }
+    }
+
+    /// Copies the whole of `source` in at `offset`: program memory into the header arena.
+    ///
+    /// # Panics
+    ///
+    /// If the bytes do not fit: the caller checked lengths, so this is our own bug.
+    pub fn copy_span(&self, offset: usize, source: Span<'_>) {
+        assert!(offset.checked_add(source.len).is_some_and(|end| end <= self.len));
+        // SAFETY: why needed: both sides may change under us, so neither can be a slice. Why sound:
+        // both windows are kept mapped by their lifetimes, the target holds the bytes (asserted),
+        // and `copy` allows overlap.
+        unsafe {
+            core::ptr::copy(source.base.cast_const(), self.base.wrapping_add(offset), source.len);
         }
     }
 

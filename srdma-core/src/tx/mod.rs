@@ -5,6 +5,11 @@
 //!           segs  [ seam | payload | seam | payload | … ]     iovec layout
 //! ```
 
+pub mod arena;
+pub(crate) mod path;
+
+pub use arena::{TxArena, TxLimits};
+
 use core::marker::PhantomData;
 use core::ops::Range;
 use std::net::{IpAddr, SocketAddr};
