@@ -66,6 +66,8 @@ open_enum! {
         REM_INV_REQ = 10,
         /// RNR retries exhausted.
         RNR_RETRY_EXC = 11,
+        /// The response does not fit the request: BAD_RESP_ERR. `[srdma]`
+        BAD_RESP = 12,
     }
 }
 

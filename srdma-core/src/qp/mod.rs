@@ -1,3 +1,191 @@
-//! One queue pair: its states, its attributes, and the machines that send and receive for it.
+//! One queue pair: what connects the work queues in memory with the packets of the wire.
+//!
+//! ```text
+//!            ┌ Requester ── SQ ring ─► packets out     (requester.rs, emit.rs, ud.rs)
+//!     Qp ────┤ Completer ── responses in ─► CQEs       (completer.rs, retry.rs)
+//!            └ Responder ── requests in ─► memory, CQEs, responses out   (responder/)
+//! ```
+//!
+//! A queue pair never sees the device; it gets a [`Ctx`] with everything but the other queue pairs.
 
 pub mod attr;
+mod completer;
+mod emit;
+mod fetch;
+mod flush;
+mod requester;
+mod responder;
+mod retry;
+mod window;
+
+pub(crate) use requester::{Emitted, Requester};
+pub(crate) use responder::Responder;
+
+use crate::hca::ctx::{Ctx, Turn};
+use crate::hca::timer::TimerState;
+use crate::mem::Access;
+use crate::num::{PdId, Pkey, Psn, Qkey, Qpn};
+use crate::obj::ah::AddressVector;
+use crate::obj::table::Slot;
+use crate::ring::{RqConsumer, SqConsumer};
+use crate::tx::TxArena;
+use crate::tx::arena::{Mark, MarkKind};
+use attr::{QpState, QpType};
+
+/// What a queue pair knows of its connection; set by modify.
+#[derive(Clone, Debug)]
+pub(crate) struct Conn {
+    /// Interned path to the peer; none for datagrams.
+    pub(crate) path: Option<u32>,
+    /// Datagrams: whose path `path` is.
+    pub(crate) datagram_av: Option<AddressVector>,
+    /// The path's peer.
+    pub(crate) peer: u32,
+    /// The peer's address, to check where packets come from.
+    pub(crate) remote_ip: Option<std::net::IpAddr>,
+    /// Our own address of the connection.
+    pub(crate) local_ip: Option<std::net::IpAddr>,
+    /// The peer's queue pair.
+    pub(crate) remote_qpn: Qpn,
+    /// Payload bytes of a full packet.
+    pub(crate) mtu: u32,
+    /// Partition key sent and matched.
+    pub(crate) pkey: Pkey,
+    /// Queue key of a datagram QP.
+    pub(crate) qkey: Qkey,
+    /// Remote operations that are allowed.
+    pub(crate) access: Access,
+    /// RNR timer code that our RNR NAKs carry.
+    pub(crate) min_rnr_timer: u8,
+    /// Local ACK timeout code.
+    pub(crate) timeout: u8,
+    /// Retries after time-out or sequence NAK.
+    pub(crate) retry_cnt: u8,
+    /// Retries after RNR NAK; 7 never ends.
+    pub(crate) rnr_retry: u8,
+    /// READ and atomic requests that we may have outstanding.
+    pub(crate) max_rd_atomic: u8,
+    /// READ and atomic requests that we can replay for the peer.
+    pub(crate) max_dest_rd_atomic: u8,
+}
+
+impl Default for Conn {
+    fn default() -> Self {
+        Self {
+            path: None,
+            datagram_av: None,
+            peer: 0,
+            remote_ip: None,
+            local_ip: None,
+            remote_qpn: Qpn::default(),
+            mtu: 1024,
+            pkey: Pkey::DEFAULT,
+            qkey: Qkey(0),
+            access: Access::LOCAL_READ,
+            min_rnr_timer: 0,
+            timeout: 0,
+            retry_cnt: 0,
+            rnr_retry: 0,
+            max_rd_atomic: 0,
+            max_dest_rd_atomic: 0,
+        }
+    }
+}
+
+/// What never changes in a queue pair's life, and is needed everywhere.
+#[derive(Clone, Debug)]
+pub(crate) struct Ident {
+    /// Its place in the device's table.
+    pub(crate) slot: Slot,
+    /// Its number on the wire.
+    pub(crate) qpn: Qpn,
+    /// Its transport service.
+    pub(crate) kind: QpType,
+    /// Its protection domain.
+    pub(crate) pd: PdId,
+    /// Where its send completions go.
+    pub(crate) send_cq: Slot,
+    /// Where its receive completions go.
+    pub(crate) recv_cq: Slot,
+    /// Its shared receive queue.
+    pub(crate) srq: Option<Slot>,
+    /// What the driver wants to see in CQEs and AEQEs.
+    pub(crate) cookie: u64,
+}
+
+/// One queue pair.
+#[derive(Debug)]
+pub(crate) struct Qp {
+    pub(crate) id: Ident,
+    pub(crate) state: QpState,
+    pub(crate) conn: Conn,
+    pub(crate) sq: SqConsumer,
+    /// `None` with a shared receive queue.
+    pub(crate) rq: Option<RqConsumer>,
+    pub(crate) req: Requester,
+    pub(crate) rsp: Responder,
+    pub(crate) timer: TimerState,
+    /// It stands in the device's ready list.
+    pub(crate) queued: bool,
+    /// It stands in the list of those that owe an acknowledgement.
+    pub(crate) ack_queued: bool,
+    /// A modify to SQD asked to be told when the send queue has drained.
+    pub(crate) notify_drained: bool,
+    /// COMM_EST was raised since the last move to RTR.
+    pub(crate) established: bool,
+}
+
+impl Qp {
+    /// True if responses may leave and arrive.
+    pub(crate) const fn can_receive(&self) -> bool {
+        matches!(self.state, QpState::Rtr | QpState::Rts | QpState::Sqd | QpState::Sqe)
+    }
+
+    /// Sends what is due: responses with data first, then requests, then the plain ACK.
+    pub(crate) fn emit(&mut self, ctx: &mut Ctx<'_>, arena: &mut TxArena) -> Emitted {
+        match self.emit_responses(ctx, arena) {
+            Emitted::Idle => {}
+            full => return full,
+        }
+        if matches!(self.state, QpState::Rts | QpState::Sqd) {
+            match self.emit_requests(ctx, arena) {
+                Emitted::Idle => {}
+                full => return full,
+            }
+        }
+        // Last, because it is the shortest packet and so can close a run of requests.
+        self.emit_ack(ctx, arena)
+    }
+
+    /// The part of a batch that `mark` stands for did not leave: take it up again later.
+    pub(crate) fn on_unsent(&mut self, mark: &Mark, ctx: &mut Ctx<'_>) {
+        match mark.kind {
+            MarkKind::Request(psn) => self.rewind(ctx, Psn::new(psn)),
+            MarkKind::Response(what) => self.rsp.on_unsent(what),
+        }
+    }
+
+    /// A batch left. Unreliable services complete what they have sent.
+    // rule: roce-77
+    pub(crate) fn on_sent(&mut self, ctx: &mut Ctx<'_>) {
+        if self.id.kind != QpType::Rc {
+            self.ack_all_sent(ctx);
+        }
+    }
+
+    /// Only an acknowledgement is due: it may wait for the next pass and share a send with data.
+    pub(crate) fn make_ready_for_ack(&mut self, ctx: &mut Ctx<'_>) {
+        if !self.ack_queued {
+            self.ack_queued = true;
+            ctx.acks.push_back(self.id.slot);
+        }
+    }
+
+    /// Puts the QP into the ready list, once.
+    pub(crate) fn make_ready(&mut self, ctx: &mut Ctx<'_>) {
+        if !self.queued {
+            self.queued = true;
+            ctx.ready.push_back(Turn { qp: self.id.slot, waited: false });
+        }
+    }
+}

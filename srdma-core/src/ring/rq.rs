@@ -170,6 +170,17 @@ impl<W: Words> RqConsumer<W> {
         })
     }
 
+    /// Starts over with a ring that the driver has zeroed.
+    pub const fn reset(&mut self) {
+        self.cursor = Cursor::new(self.cursor.size());
+    }
+
+    /// Entries of the ring.
+    #[must_use]
+    pub const fn size(&self) -> u32 {
+        self.cursor.size()
+    }
+
     /// Index of the next entry.
     #[inline]
     #[must_use]

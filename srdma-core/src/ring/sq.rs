@@ -236,6 +236,11 @@ impl<W: Words> SqConsumer<W> {
         })
     }
 
+    /// Starts over with a ring that the driver has zeroed.
+    pub const fn reset(&mut self) {
+        self.cursor = Cursor::new(self.cursor.size());
+    }
+
     /// Index of the next quantum: what a completion of the WQE there names.
     #[inline]
     #[must_use]

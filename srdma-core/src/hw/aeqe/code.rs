@@ -203,6 +203,8 @@ open_enum! {
         QP_SUSPEND_COMPLETE = 0x0900,
         /// Late result of a control command.
         CQP_DEFERRED_COMPLETE = 0x0901,
+        /// The QP takes nothing more from its shared receive queue. `[srdma]`
+        LAST_WQE_REACHED = 0x0910,
         /// Adapter fault.
         ADAPTER_CATASTROPHIC = 0x0b0b,
     }

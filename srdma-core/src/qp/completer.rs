@@ -1,0 +1,299 @@
+//! The completer: what acknowledgements and responses do to the work in flight.
+//!
+//! `una` is the truth: everything before it is done. An ACK moves it, but never past a READ or
+//! atomic, whose own response must come; a response moves it packet by packet. A WQE completes when
+//! `una` reaches its end, in the order of the send queue.
+
+use super::Qp;
+use super::flush::Cause;
+use super::window::{Kind, Local};
+use crate::hca::ctx::Ctx;
+use crate::hw::aeqe::AeCode;
+use crate::hw::cqe::{CqeInfo, FlushCode};
+use crate::mem::{Access, KeyFault};
+use crate::num::Psn;
+use crate::time::ack_timeout_ns;
+use crate::wire::{NakCode, Packet, Syndrome, Verb};
+
+/// A READ or atomic response is missing before the acknowledged PSN.
+struct Gap;
+
+impl Qp {
+    /// A response arrived: ACK, NAK, READ response or atomic acknowledgement.
+    // rule: roce-51
+    pub(crate) fn on_response(&mut self, ctx: &mut Ctx<'_>, packet: &Packet<'_>) {
+        let psn = packet.psn();
+        if psn.since(self.req.una) < 0 || psn.since(self.req.top) >= 0 {
+            ctx.counters.stale_response += 1;
+            return;
+        }
+        match packet.info().verb {
+            Verb::Ack => self.on_ack(ctx, packet, psn),
+            Verb::ReadResponse | Verb::AtomicAck => self.on_data(ctx, packet, psn),
+            _ => {}
+        }
+        self.after_progress(ctx);
+    }
+
+    /// What follows every step forward: completions, and a chance to send.
+    fn after_progress(&mut self, ctx: &mut Ctx<'_>) {
+        self.retire(ctx);
+        self.make_ready(ctx);
+    }
+
+    fn on_ack(&mut self, ctx: &mut Ctx<'_>, packet: &Packet<'_>, psn: Psn) {
+        let Some(aeth) = packet.aeth() else { return };
+        match aeth.syndrome {
+            Syndrome::Ack { .. } => {
+                ctx.counters.rcvd_acks += 1;
+                // rule: roce-48
+                if self.ack_through(ctx, psn.add(1)).is_err() {
+                    self.on_gap(ctx);
+                }
+            }
+            Syndrome::RnrNak { timer } => {
+                ctx.counters.rcvd_rnr_err += 1;
+                if self.ack_through(ctx, psn).is_err() {
+                    self.on_gap(ctx);
+                } else {
+                    self.retire(ctx);
+                    self.on_rnr(ctx, timer);
+                }
+            }
+            Syndrome::Nak(NakCode::PSN_SEQUENCE) => {
+                ctx.counters.rcvd_seq_err += 1;
+                // rule: roce-50
+                if self.ack_through(ctx, psn).is_err() {
+                    self.on_gap(ctx);
+                } else {
+                    self.retire(ctx);
+                    self.on_sequence_nak(ctx, psn);
+                }
+            }
+            Syndrome::Nak(code) => {
+                ctx.counters.rcvd_naks += 1;
+                // A READ that is still unanswered before the refused request can never complete;
+                // then it is the one that fails.
+                let _ = self.ack_through(ctx, psn);
+                self.retire(ctx);
+                // rule: roce-54
+                // rule: roce-55
+                self.sq_error(ctx, nak_cause(code));
+            }
+            Syndrome::Reserved(_) => {}
+        }
+    }
+
+    /// A packet with data for a READ or atomic.
+    // rule: roce-49
+    // rule: roce-71
+    // rule: roce-72
+    // rule: roce-74
+    fn on_data(&mut self, ctx: &mut Ctx<'_>, packet: &Packet<'_>, psn: Psn) {
+        if self.ack_through(ctx, psn).is_err() || self.req.una != psn {
+            // rule: roce-70
+            self.on_gap(ctx);
+            return;
+        }
+        self.retire(ctx);
+        let Some((number, work)) = self.current_response() else { return };
+        let bad = Cause::new(FlushCode::REM_OP, AeCode::ROCE_RSP_LENGTH_ERROR).bad_response();
+        let offset = work.0;
+        let stored = match (work.1, packet.info().verb) {
+            (Kind::Read, Verb::ReadResponse) => {
+                let rest = u64::from(work.2).saturating_sub(offset);
+                if packet.payload().len() as u64 != rest.min(u64::from(self.conn.mtu)) {
+                    // rule: roce-76
+                    self.sq_error(ctx, bad);
+                    return;
+                }
+                self.scatter(ctx, number, offset, packet.payload())
+            }
+            (Kind::Atomic, Verb::AtomicAck) => {
+                // rule: roce-75
+                let value = packet.atomic_ack().unwrap_or(0);
+                self.scatter(ctx, number, 0, &value.to_ne_bytes())
+            }
+            (Kind::AtomicWrite, Verb::ReadResponse) if packet.payload().is_empty() => Ok(()),
+            _ => {
+                self.sq_error(ctx, bad);
+                return;
+            }
+        };
+        if let Err(cause) = stored {
+            self.sq_error(ctx, cause);
+            return;
+        }
+        self.req.una = psn.add(1);
+        while let Some(read) = self.req.reads.front().copied() {
+            if psn.since(read.last) < 0 {
+                break;
+            }
+            self.req.reads.pop_front();
+            ctx.read_credit.refund(read.cost, ctx.ready);
+        }
+        self.on_progress(ctx);
+        self.catch_up();
+    }
+
+    /// The WQE that the response at `una` belongs to: its number, and (offset, kind, length).
+    fn current_response(&self) -> Option<(u64, (u64, Kind, u32))> {
+        let una = self.req.una;
+        let at = self.req.inflight.iter().position(|w| w.packets > 0 && w.end().since(una) > 0)?;
+        let work = self.req.inflight.get(at)?;
+        let index = u64::try_from(una.since(work.first)).ok()?;
+        let number = self.req.retired + at as u64;
+        Some((number, (index * u64::from(self.conn.mtu), work.kind, work.len)))
+    }
+
+    /// Places response bytes at `offset` of the local buffers of WQE `number`.
+    fn scatter(
+        &mut self,
+        ctx: &mut Ctx<'_>,
+        number: u64,
+        offset: u64,
+        bytes: &[u8],
+    ) -> Result<(), Cause> {
+        if self.req.read_of != Some(number) {
+            let index = self.req.ctx_of(number).map_or(0, |work| work.index);
+            self.req.read_of = None;
+            if self.sq.read_at(u32::from(index), &mut self.req.read).is_err() {
+                return Err(Cause::new(FlushCode::LOC_QP_OP, AeCode::WQE_INVALID_PARAMETER));
+            }
+            self.req.read_of = Some(number);
+        }
+        let regions = &*ctx.regions;
+        let pd = self.id.pd;
+        let mut from = 0usize;
+        crate::mem::sge::for_each_piece(
+            self.req.read.sges.as_slice(),
+            offset,
+            bytes.len(),
+            |sge, addr, len| {
+                let grant = regions.check_local(sge.lkey, pd, Access::LOCAL_WRITE, addr, len)?;
+                let to = from + len as usize;
+                grant.place(0, bytes.get(from..to).unwrap_or(&[]));
+                from = to;
+                Ok(())
+            },
+        )
+        .map_err(|fault: KeyFault| {
+            Cause::new(FlushCode::PROT, AeCode(fault.ae_code()))
+        })?;
+        if from < bytes.len() {
+            return Err(Cause::new(FlushCode::LOC_LEN, AeCode::WQE_INVALID_FRAG_DATA));
+        }
+        Ok(())
+    }
+
+    /// Everything before `target` is acknowledged, up to the first READ or atomic without response.
+    // rule: roce-47
+    fn ack_through(&mut self, ctx: &mut Ctx<'_>, target: Psn) -> Result<(), Gap> {
+        let mtu = self.conn.mtu;
+        let start = self.req.una;
+        let mut result = Ok(());
+        for work in &self.req.inflight {
+            let una = self.req.una;
+            if target.since(una) <= 0 {
+                break;
+            }
+            if work.packets == 0 || work.end().since(una) <= 0 {
+                continue;
+            }
+            if work.kind.needs_response() {
+                result = Err(Gap);
+                break;
+            }
+            let to = if target.since(work.end()) < 0 { target } else { work.end() };
+            // What was given up by going back was refunded then.
+            let charged = if to.since(self.req.sent) > 0 { self.req.sent } else { to };
+            let packet = |psn: Psn| u32::try_from(psn.since(work.first)).unwrap_or(0);
+            let cost = work.cost(packet(una), packet(charged), mtu);
+            if cost > 0 {
+                ctx.peers.refund(self.conn.peer, cost, ctx.ready);
+            }
+            self.req.una = to;
+        }
+        if self.req.una != start {
+            self.on_progress(ctx);
+            self.catch_up();
+        }
+        result
+    }
+
+    /// An unreliable service is done with a message when it left.
+    pub(crate) fn ack_all_sent(&mut self, ctx: &mut Ctx<'_>) {
+        self.req.una = self.req.sent;
+        self.retire(ctx);
+    }
+
+    /// Progress reloads the retry counters and restarts the timer.
+    // rule: roce-61
+    fn on_progress(&mut self, ctx: &Ctx<'_>) {
+        let req = &mut self.req;
+        req.retries_left = self.conn.retry_cnt;
+        req.rnr_left = self.conn.rnr_retry;
+        req.gap = None;
+        req.rto_at = if req.una == req.sent {
+            None
+        } else {
+            ack_timeout_ns(self.conn.timeout).map(|ns| ctx.now.after(ns))
+        };
+    }
+
+    /// If acknowledgement overtook what is being sent again, skip it.
+    fn catch_up(&mut self) {
+        if self.req.una.since(self.req.sent) > 0 {
+            self.req.sent = self.req.una;
+            self.req.seek(self.req.una);
+        }
+    }
+
+    /// Completes what is done at the front, in order.
+    // rule: roce-66
+    // rule: roce-67
+    pub(crate) fn retire(&mut self, ctx: &mut Ctx<'_>) {
+        while let Some(work) = self.req.inflight.front().copied() {
+            match work.local {
+                Local::Failed(cause) => {
+                    self.sq_error(ctx, cause);
+                    return;
+                }
+                Local::Pending if work.packets == 0 => break,
+                _ if work.packets > 0 && self.req.una.since(work.end()) < 0 => break,
+                _ => {}
+            }
+            self.req.inflight.pop_front();
+            self.req.retired += 1;
+            if self.req.cur < self.req.retired {
+                self.req.cur = self.req.retired;
+                self.req.cur_packet = 0;
+            }
+            if work.signaled {
+                let cqe = CqeInfo {
+                    sq: true,
+                    op: work.op.0,
+                    qpn: self.id.qpn,
+                    context: self.id.cookie,
+                    wqe_index: work.index,
+                    psn: work.first,
+                    ..CqeInfo::default()
+                };
+                if ctx.cqs.post(ctx.events, self.id.send_cq, &cqe, ctx.now).is_err() {
+                    self.cq_overrun(ctx);
+                    return;
+                }
+            }
+        }
+        self.check_drained(ctx);
+    }
+}
+
+/// The status that a fatal NAK stands for.                            [RoCEv2 1.4]
+const fn nak_cause(code: NakCode) -> Cause {
+    match code {
+        NakCode::INVALID_REQUEST => Cause::new(FlushCode::REM_INV_REQ, AeCode::IB_INVALID_REQUEST),
+        NakCode::REMOTE_ACCESS => Cause::new(FlushCode::REM_ACCESS, AeCode::IB_REMOTE_ACCESS_ERROR),
+        _ => Cause::new(FlushCode::REM_OP, AeCode::IB_REMOTE_OP_ERROR),
+    }
+}

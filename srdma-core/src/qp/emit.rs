@@ -1,0 +1,390 @@
+//! Building request packets: the step of each kind of work.
+//!
+//! Positions advance only when a packet stands in the arena. If the batch then does not leave, the
+//! queue pair goes back to the first PSN that did not (`Qp::on_unsent`).
+
+use super::Qp;
+use super::attr::QpType;
+use super::flush::Cause;
+use super::requester::Step;
+use super::window::{Kind, Local, ReadReq, SendCtx, read_cost};
+use crate::hca::ctx::Ctx;
+use crate::hca::peer::packet_cost;
+use crate::hw::aeqe::AeCode;
+use crate::hw::cqe::FlushCode;
+use crate::hw::wqe::SqOp;
+use crate::limits::MAX_SGE;
+use crate::mem::{Access, KeyFault, MrTable, Sge, Span};
+use crate::num::{PdId, Psn, Qkey, Qpn};
+use crate::time::ack_timeout_ns;
+use crate::obj::ah::{AddressVector, AhFault};
+use crate::tx::TxArena;
+use crate::tx::arena::{MarkKind, Payload};
+use crate::tx::path::PathKey;
+use crate::wire::{AtomicEth, Bth, Deth, Emit, ImmDt, Opcode, Position, Reth, Service, Verb};
+
+/// Packets between two acknowledgement requests in a long message: one full run at MTU 4096.
+// rule: roce-46
+const ACK_EVERY: u32 = 15;
+
+/// What local work takes of a quantum, so that a queue of it ends a turn like any other.
+const LOCAL_COST: u32 = 64;
+
+/// Windows of up to 14 pieces of memory, on the stack.
+pub(crate) struct Pieces<'a> {
+    spans: [Span<'a>; MAX_SGE + 1],
+    count: usize,
+}
+
+impl<'a> Pieces<'a> {
+    pub(crate) fn as_slice(&self) -> &[Span<'a>] {
+        self.spans.get(..self.count).unwrap_or(&[])
+    }
+}
+
+/// The memory behind `[offset, offset + len)` of a message described by `sges`.
+pub(crate) fn gather<'a>(
+    regions: &'a MrTable,
+    pd: PdId,
+    sges: &[Sge],
+    offset: u64,
+    len: usize,
+) -> Result<Pieces<'a>, KeyFault> {
+    let mut pieces = Pieces { spans: [Span::empty(); MAX_SGE + 1], count: 0 };
+    crate::mem::sge::for_each_piece(sges, offset, len, |sge, addr, piece_len| {
+        let grant = regions.check_local(sge.lkey, pd, Access::LOCAL_READ, addr, piece_len)?;
+        if let Some(slot) = pieces.spans.get_mut(pieces.count) {
+            *slot = grant.span();
+            pieces.count += 1;
+        }
+        Ok(())
+    })?;
+    Ok(pieces)
+}
+
+impl Qp {
+    const fn service(&self) -> Service {
+        match self.id.kind {
+            QpType::Uc => Service::Uc,
+            QpType::Ud | QpType::Gsi => Service::Ud,
+            _ => Service::Rc,
+        }
+    }
+
+    /// One packet of a SEND or WRITE.
+    // rule: roce-45
+    pub(crate) fn step_message(
+        &mut self,
+        ctx: &mut Ctx<'_>,
+        arena: &mut TxArena,
+        work: &SendCtx,
+    ) -> Step {
+        let index = self.req.cur_packet;
+        let mtu = self.conn.mtu;
+        let offset = u64::from(index) * u64::from(mtu);
+        let rest = u64::from(work.len).saturating_sub(offset);
+        let len = rest.min(u64::from(mtu));
+        let len = u32::try_from(len).unwrap_or(mtu);
+        let psn = work.first.add(index);
+        let last = index + 1 == work.packets;
+        let (path_id, dest, remote) = match self.route(ctx) {
+            Ok(route) => route,
+            Err(cause) => return self.fail_current(ctx, cause),
+        };
+        let Some(opcode) = self.message_opcode(index == 0, last) else {
+            return self.fail_current(
+                ctx,
+                Cause::new(FlushCode::LOC_QP_OP, AeCode::WQE_UNEXPECTED_OPCODE),
+            );
+        };
+        let reliable = self.id.kind == QpType::Rc;
+        let Some(path) = ctx.paths.get(path_id) else { return Step::Stop };
+        if reliable && !ctx.peers.charge(path.peer, packet_cost(len)) {
+            if !self.req.waiting {
+                self.req.waiting = true;
+                ctx.peers.wait(path.peer, self.id.slot);
+            }
+            return Step::Wait;
+        }
+        let mut emit = Emit::new(Bth::new(opcode, dest, psn));
+        emit.bth.pkey = self.conn.pkey;
+        emit.bth.ack_req = reliable && (last || (index > 0 && index.is_multiple_of(ACK_EVERY)));
+        self.message_headers(&mut emit, work, index == 0, last, remote);
+        let mark = (self.id.slot, MarkKind::Request(psn.value()));
+        let pushed = match self.req.cmd.inline_data() {
+            Some(bytes) => {
+                let from = usize::try_from(offset).unwrap_or(usize::MAX);
+                let part = bytes.get(from..from.saturating_add(len as usize)).unwrap_or(&[]);
+                Ok(arena.push(path, mark, &mut emit, Payload::Bytes(part)))
+            }
+            None => gather(ctx.regions, self.id.pd, self.req.cmd.sges.as_slice(), offset, len as usize)
+                .map(|pieces| arena.push(path, mark, &mut emit, Payload::Spans(pieces.as_slice()))),
+        };
+        match pushed {
+            Ok(true) => {
+                self.advance_sent(ctx, psn, 1, work.packets);
+                ctx.counters.sent_pkts += 1;
+                Step::Sent(len + 64)
+            }
+            Ok(false) => {
+                if reliable {
+                    ctx.peers.refund(path.peer, packet_cost(len), ctx.ready);
+                }
+                Step::Full
+            }
+            Err(fault) => {
+                if reliable {
+                    ctx.peers.refund(path.peer, packet_cost(len), ctx.ready);
+                }
+                // rule: e810-34
+                self.fail_current(ctx, Cause::new(FlushCode::PROT, AeCode(fault.ae_code())))
+            }
+        }
+    }
+
+    /// Path, destination QP and Q_Key of the current WQE.
+    fn route(&mut self, ctx: &mut Ctx<'_>) -> Result<(u32, Qpn, Option<Qkey>), Cause> {
+        let lost = Cause::new(FlushCode::LOC_QP_OP, AeCode::INVALID_AH_ENTRY);
+        if self.id.kind.is_connected() {
+            return Ok((self.conn.path.ok_or(lost)?, self.conn.remote_qpn, None));
+        }
+        let ud = self.req.cmd.ud;
+        let av = *ctx.ahs.resolve(ud.ah, self.id.pd).map_err(|fault| match fault {
+            AhFault::BadPd => Cause::new(FlushCode::LOC_QP_OP, AeCode::UDA_XMIT_BAD_PD),
+            _ => lost,
+        })?;
+        let path = self.datagram_path(ctx, &av).ok_or(lost)?;
+        // A privileged Q_Key in the request selects the queue pair's own.  [RoCEv2 2.12]
+        let qkey = if ud.qkey.0 & 0x8000_0000 == 0 { ud.qkey } else { self.conn.qkey };
+        Ok((path, ud.dest, Some(qkey)))
+    }
+
+    /// The path to `av`; the one used last is kept, since programs send to few.
+    fn datagram_path(&mut self, ctx: &mut Ctx<'_>, av: &AddressVector) -> Option<u32> {
+        if self.conn.datagram_av.as_ref() == Some(av) {
+            return self.conn.path;
+        }
+        let (_, entry) = ctx.port.gids.find(av.local)?;
+        let key = PathKey {
+            target: av.target,
+            local: av.local,
+            source_port: entry.tx_port,
+            tclass: av.tclass,
+            hop_limit: if av.hop_limit == 0 { 64 } else { av.hop_limit },
+        };
+        let (paths, peers) = (&mut *ctx.paths, &mut *ctx.peers);
+        let path = paths.acquire(key, || peers.acquire(key.target));
+        if let Some(old) = self.conn.path.replace(path)
+            && let Some(peer) = ctx.paths.release(old)
+        {
+            ctx.peers.release(peer);
+        }
+        self.conn.datagram_av = Some(*av);
+        Some(path)
+    }
+
+    fn message_opcode(&self, first: bool, last: bool) -> Option<Opcode> {
+        let cmd = &self.req.cmd;
+        let verb = match cmd.op {
+            SqOp::WRITE | SqOp::WRITE_SOL => Verb::Write,
+            _ => Verb::Send,
+        };
+        let invalidates = matches!(cmd.op, SqOp::SEND_INV | SqOp::SEND_SOL_INV);
+        Opcode::of(
+            self.service(),
+            verb,
+            Position::new(first, last),
+            last && cmd.imm.is_some(),
+            last && invalidates,
+        )
+    }
+
+    fn message_headers(
+        &self,
+        emit: &mut Emit,
+        work: &SendCtx,
+        first: bool,
+        last: bool,
+        qkey: Option<Qkey>,
+    ) {
+        let cmd = &self.req.cmd;
+        if let Some(qkey) = qkey {
+            emit.deth = Some(Deth { qkey, source: self.id.qpn });
+        }
+        if first && matches!(cmd.op, SqOp::WRITE | SqOp::WRITE_SOL) {
+            emit.reth =
+                Some(Reth { addr: cmd.remote_addr, rkey: cmd.rkey, len: work.len });
+        }
+        if last {
+            emit.bth.solicited = cmd.solicited;
+            // The WQE holds the immediate in host order; the wire has it as the program gave it.
+            emit.imm = cmd.imm.map(|imm| ImmDt(imm.to_be_bytes()));
+            emit.ieth = cmd.inv_key;
+        }
+    }
+
+    /// One READ request: a piece of the message that our own socket can take.
+    // rule: roce-43
+    // rule: roce-73
+    pub(crate) fn step_read(
+        &mut self,
+        ctx: &mut Ctx<'_>,
+        arena: &mut TxArena,
+        work: &SendCtx,
+    ) -> Step {
+        let index = self.req.cur_packet;
+        let mtu = self.conn.mtu;
+        let chunk = self.req.read_chunk.max(1);
+        let packets = (chunk - index % chunk).min(work.packets - index);
+        let offset = u64::from(index) * u64::from(mtu);
+        let len = u64::from(work.len).saturating_sub(offset).min(u64::from(packets) * u64::from(mtu));
+        let len = u32::try_from(len).unwrap_or(u32::MAX);
+        let cost = read_cost(len, packets);
+        if !ctx.read_credit.charge(cost) {
+            if !self.req.waiting {
+                self.req.waiting = true;
+                ctx.read_credit.wait(self.id.slot);
+            }
+            return Step::Wait;
+        }
+        let psn = work.first.add(index);
+        let mut emit = Emit::new(Bth::new(Opcode::RC_READ_REQUEST, self.conn.remote_qpn, psn));
+        emit.bth.pkey = self.conn.pkey;
+        emit.bth.ack_req = true;
+        let cmd = &self.req.cmd;
+        emit.reth = Some(Reth {
+            addr: cmd.remote_addr.wrapping_add(offset),
+            rkey: cmd.rkey,
+            len,
+        });
+        if !self.push_request(ctx, arena, &mut emit, psn, Payload::None) {
+            ctx.read_credit.refund(cost, ctx.ready);
+            return Step::Full;
+        }
+        self.req.reads.push_back(ReadReq { last: psn.add(packets - 1), cost });
+        self.advance_sent(ctx, psn, packets, work.packets);
+        Step::Sent(64)
+    }
+
+    /// One atomic request.
+    pub(crate) fn step_atomic(
+        &mut self,
+        ctx: &mut Ctx<'_>,
+        arena: &mut TxArena,
+        work: &SendCtx,
+    ) -> Step {
+        let cmd = &self.req.cmd;
+        let psn = work.first;
+        let rkey = cmd.rkey;
+        let opcode = match cmd.op {
+            SqOp::COMPARE_SWAP => Opcode::RC_COMPARE_SWAP,
+            SqOp::FETCH_ADD => Opcode::RC_FETCH_ADD,
+            _ => Opcode::RC_ATOMIC_WRITE,
+        };
+        let mut emit = Emit::new(Bth::new(opcode, self.conn.remote_qpn, psn));
+        emit.bth.pkey = self.conn.pkey;
+        emit.bth.ack_req = true;
+        let mut operand = [0u8; 8];
+        let payload = if work.kind == Kind::AtomicWrite {
+            emit.reth = Some(Reth { addr: cmd.remote_addr, rkey, len: 8 });
+            if let Some(bytes) = cmd.inline_data().and_then(|bytes| bytes.get(..8)) {
+                operand.copy_from_slice(bytes);
+            }
+            Payload::Bytes(&operand)
+        } else {
+            emit.atomic = Some(AtomicEth {
+                addr: cmd.remote_addr,
+                rkey,
+                swap_add: cmd.atomic.swap_or_add,
+                compare: cmd.atomic.compare,
+            });
+            Payload::None
+        };
+        if !self.push_request(ctx, arena, &mut emit, psn, payload) {
+            return Step::Full;
+        }
+        self.req.reads.push_back(ReadReq { last: psn, cost: 0 });
+        self.advance_sent(ctx, psn, 1, 1);
+        Step::Sent(64)
+    }
+
+    fn push_request(
+        &self,
+        ctx: &mut Ctx<'_>,
+        arena: &mut TxArena,
+        emit: &mut Emit,
+        psn: Psn,
+        payload: Payload<'_>,
+    ) -> bool {
+        let Some(path) = self.conn.path.and_then(|id| ctx.paths.get(id)) else { return false };
+        let mark = (self.id.slot, MarkKind::Request(psn.value()));
+        let pushed = arena.push(path, mark, emit, payload);
+        ctx.counters.sent_pkts += u64::from(pushed);
+        pushed
+    }
+
+    /// `packets` PSNs from `psn` on stand in the arena.
+    // rule: roce-44
+    fn advance_sent(&mut self, ctx: &Ctx<'_>, psn: Psn, packets: u32, of: u32) {
+        let req = &mut self.req;
+        debug_assert_eq!(psn, req.sent, "packets leave in PSN order");
+        req.sent = psn.add(packets);
+        if req.sent.since(req.top) > 0 {
+            req.top = req.sent;
+        }
+        req.cur_packet += packets;
+        if req.cur_packet >= of {
+            req.cur += 1;
+            req.cur_packet = 0;
+        }
+        if self.id.kind == QpType::Rc && req.rto_at.is_none() {
+            req.rto_at = ack_timeout_ns(self.conn.timeout).map(|ns| ctx.now.after(ns));
+        }
+    }
+
+    /// Work without packets: bind, invalidate, NOP. Done in order, once.
+    pub(crate) fn step_local(&mut self, ctx: &mut Ctx<'_>, work: &SendCtx) -> Step {
+        let number = self.req.cur;
+        if work.local == Local::Pending {
+            let done = self.run_local(ctx, work.op);
+            if let Some(record) = self.req.ctx_of_mut(number) {
+                record.local = done.map_or_else(Local::Failed, |()| Local::Done);
+            }
+            if done.is_err() {
+                self.req.stopped = true;
+                self.report_failed(ctx);
+                return Step::Stop;
+            }
+        }
+        self.req.cur += 1;
+        self.req.cur_packet = 0;
+        self.retire(ctx);
+        Step::Sent(LOCAL_COST)
+    }
+
+    fn run_local(&self, ctx: &mut Ctx<'_>, op: SqOp) -> Result<(), Cause> {
+        let cmd = &self.req.cmd;
+        match op {
+            SqOp::BIND_MW => ctx
+                .regions
+                .bind(&cmd.bind, self.id.pd, self.id.qpn)
+                .map_err(|fault| Cause::new(FlushCode::MW_BIND, AeCode(fault.ae_code()))),
+            SqOp::LOCAL_INVALIDATE => ctx
+                .regions
+                .local_invalidate(cmd.local_stag, self.id.pd, self.id.qpn)
+                .map_err(|fault| Cause::new(FlushCode::LOC_QP_OP, AeCode(fault.ae_code()))),
+            _ => Ok(()),
+        }
+    }
+
+    /// The WQE being sent cannot be sent: it completes in error once all before it are complete.
+    pub(crate) fn fail_current(&mut self, ctx: &mut Ctx<'_>, cause: Cause) -> Step {
+        let number = self.req.cur;
+        if let Some(record) = self.req.ctx_of_mut(number) {
+            record.local = Local::Failed(cause);
+        }
+        self.req.stopped = true;
+        self.report_failed(ctx);
+        Step::Stop
+    }
+}

@@ -1,0 +1,128 @@
+//! Fetching WQEs: from ring words to a record in flight, with everything checked that can be
+//! checked before the first packet.
+
+use super::Qp;
+use super::attr::{QpState, QpType};
+use super::flush::Cause;
+use super::window::{Kind, Local, SendCtx, packets_of};
+use crate::hca::ctx::Ctx;
+use crate::hw::aeqe::AeCode;
+use crate::hw::cqe::FlushCode;
+use crate::hw::wqe::SqOp;
+use crate::limits::MAX_MSG_BYTES;
+
+/// READ and atomic records that may be in flight before fetching pauses; bounds memory a QP.
+const MAX_INFLIGHT: usize = 32_768;
+
+/// A ring index as CQEs carry it: 15 bits, and rings have at most 32,768 quanta.
+// rule: e810-6
+#[allow(clippy::cast_possible_truncation, reason = "masked to 15 bits")]
+pub(crate) const fn sq_index(index: u32) -> u16 {
+    (index & 0x7fff) as u16
+}
+
+impl Qp {
+    /// Fetches the next WQE into the in-flight list. False: there is none, or none may start.
+    pub(crate) fn fetch(&mut self, ctx: &mut Ctx<'_>) -> bool {
+        // rule: roce-81
+        if self.state != QpState::Rts || self.req.stopped || self.req.inflight.len() >= MAX_INFLIGHT
+        {
+            return false;
+        }
+        let number = self.req.end();
+        let index = sq_index(self.sq.index());
+        let Some(parsed) = self.sq.read(&mut self.req.cmd) else { return false };
+        self.sq.advance(&self.req.cmd);
+        self.req.cmd_of = Some(number);
+        let cause = match parsed {
+            Ok(()) => self.admit(ctx),
+            Err(fault) => Err(Cause::new(FlushCode::LOC_QP_OP, fault.ae_code())),
+        };
+        let cmd = &self.req.cmd;
+        let (kind, len) = cause.map_or((Kind::Local, 0), |admitted| admitted);
+        let packets = if kind == Kind::Local { 0 } else { packets_of(len, self.conn.mtu) };
+        let packets = if matches!(kind, Kind::Atomic | Kind::AtomicWrite) { 1 } else { packets };
+        let first = self.req.next;
+        self.req.next = first.add(packets);
+        self.req.inflight.push_back(SendCtx {
+            index,
+            op: cmd.op,
+            kind,
+            signaled: cmd.signaled,
+            local: cause.err().map_or(Local::Pending, Local::Failed),
+            first,
+            packets,
+            len,
+        });
+        if cause.is_err() {
+            self.req.stopped = true;
+        }
+        true
+    }
+
+    /// Parses WQE `number` again if it is not the one parsed last: after going back, the ring still
+    /// holds it, since its slot is free only once its completion was seen.
+    pub(crate) fn load(&mut self, number: u64) -> bool {
+        if self.req.cmd_of == Some(number) {
+            return true;
+        }
+        let Some(work) = self.req.ctx_of(number) else { return false };
+        if matches!(work.local, Local::Failed(_)) {
+            return true;
+        }
+        let index = work.index;
+        self.req.cmd_of = None;
+        if self.sq.read_at(u32::from(index), &mut self.req.cmd).is_err() {
+            // The program overwrote a WQE that it had posted; only its own QP suffers.
+            let cause = Cause::new(FlushCode::LOC_QP_OP, AeCode::WQE_INVALID_PARAMETER);
+            if let Some(work) = self.req.ctx_of_mut(number) {
+                work.local = Local::Failed(cause);
+            }
+            self.req.stopped = true;
+            return true;
+        }
+        self.req.cmd_of = Some(number);
+        true
+    }
+
+    /// Is the operation one that this QP can do, and is its length legal?
+    // rule: roce-79
+    fn admit(&self, _ctx: &Ctx<'_>) -> Result<(Kind, u32), Cause> {
+        let cmd = &self.req.cmd;
+        let illegal = Err(Cause::new(FlushCode::LOC_QP_OP, AeCode::WQE_UNEXPECTED_OPCODE));
+        let datagram = matches!(self.id.kind, QpType::Ud | QpType::Gsi);
+        let reliable = self.id.kind == QpType::Rc;
+        let kind = match cmd.op {
+            SqOp::NOP => return Ok((Kind::Local, 0)),
+            SqOp::SEND | SqOp::SEND_SOL => Kind::Acked,
+            SqOp::SEND_INV | SqOp::SEND_SOL_INV if reliable => Kind::Acked,
+            SqOp::WRITE | SqOp::WRITE_SOL if !datagram => Kind::Acked,
+            SqOp::READ if reliable => Kind::Read,
+            SqOp::FETCH_ADD | SqOp::COMPARE_SWAP if reliable => Kind::Atomic,
+            SqOp::ATOMIC_WRITE if reliable => Kind::AtomicWrite,
+            SqOp::BIND_MW | SqOp::LOCAL_INVALIDATE if !datagram => return Ok((Kind::Local, 0)),
+            _ => return illegal,
+        };
+        let len = cmd.payload_len();
+        if len > MAX_MSG_BYTES {
+            return Err(Cause::new(FlushCode::LOC_LEN, AeCode::WQE_INVALID_PARAMETER));
+        }
+        let len = u32::try_from(len).unwrap_or(u32::MAX);
+        match kind {
+            Kind::Atomic => {
+                if !cmd.remote_addr.is_multiple_of(8) {
+                    return Err(Cause::new(FlushCode::LOC_QP_OP, AeCode::ATOMIC_ALIGNMENT));
+                }
+                Ok((kind, 8))
+            }
+            Kind::AtomicWrite if len != 8 => {
+                Err(Cause::new(FlushCode::LOC_LEN, AeCode::WQE_INVALID_PARAMETER))
+            }
+            _ if datagram && len > self.conn.mtu => {
+                // rule: roce-78
+                Err(Cause::new(FlushCode::LOC_LEN, AeCode::UDA_XMIT_DGRAM_TOO_LONG))
+            }
+            _ => Ok((kind, len)),
+        }
+    }
+}

@@ -1,0 +1,158 @@
+//! Loss: time-outs, sequence NAKs, gaps in responses, receivers that are not ready.
+//!
+//! All of them go back: `sent` moves to the first PSN that is missing, and packets are gathered
+//! again from registered memory. Nothing is kept for it.
+
+use super::Qp;
+use super::Requester;
+use super::flush::Cause;
+use super::window::Local;
+use crate::hca::ctx::Ctx;
+use crate::hw::aeqe::AeCode;
+use crate::hw::cqe::FlushCode;
+use crate::num::Psn;
+use crate::time::{Instant, rnr_timer_ns};
+
+/// A second NAK or gap at one PSN within this time belongs to the first: its answer is under way.
+const SAME_LOSS_NS: u64 = 200_000;
+
+impl Requester {
+    /// Makes the WQE that holds `psn` the one being sent.
+    pub(crate) fn seek(&mut self, psn: Psn) {
+        let at = self.inflight.iter().position(|work| {
+            if work.packets == 0 {
+                work.local != Local::Done
+            } else {
+                work.end().since(psn) > 0
+            }
+        });
+        let Some(at) = at else {
+            self.cur = self.end();
+            self.cur_packet = 0;
+            return;
+        };
+        self.cur = self.retired + at as u64;
+        self.cur_packet = match self.inflight.get(at) {
+            Some(work) if work.packets > 0 => u32::try_from(psn.since(work.first)).unwrap_or(0),
+            _ => 0,
+        };
+    }
+
+    /// True if this loss was already answered.
+    // rule: roce-53
+    fn answered(&self, psn: Psn, now: Instant) -> bool {
+        self.gap.is_some_and(|(at, when)| at == psn && now.since(when) < SAME_LOSS_NS)
+    }
+}
+
+impl Qp {
+    /// Goes back to `psn`: everything from it on counts as not sent.
+    pub(crate) fn rewind(&mut self, ctx: &mut Ctx<'_>, psn: Psn) {
+        let mtu = self.conn.mtu;
+        let sent = self.req.sent;
+        if sent.since(psn) <= 0 {
+            return;
+        }
+        for work in &self.req.inflight {
+            if work.packets == 0 || work.end().since(psn) <= 0 {
+                continue;
+            }
+            if work.first.since(sent) >= 0 {
+                break;
+            }
+            let from = u32::try_from(psn.since(work.first)).unwrap_or(0);
+            let to = u32::try_from(sent.since(work.first)).unwrap_or(0).min(work.packets);
+            let cost = work.cost(from, to, mtu);
+            if cost > 0 && self.id.kind == super::attr::QpType::Rc {
+                ctx.peers.refund(self.conn.peer, cost, ctx.ready);
+            }
+        }
+        while let Some(read) = self.req.reads.back().copied() {
+            if read.last.since(psn) < 0 {
+                break;
+            }
+            self.req.reads.pop_back();
+            ctx.read_credit.refund(read.cost, ctx.ready);
+        }
+        self.req.sent = psn;
+        self.req.seek(psn);
+        if self.req.una == psn {
+            self.req.rto_at = None;
+        }
+        self.make_ready(ctx);
+    }
+
+    /// The peer's NAK: everything before `psn` is acknowledged, `psn` is missing.
+    // rule: roce-52
+    pub(crate) fn on_sequence_nak(&mut self, ctx: &mut Ctx<'_>, psn: Psn) {
+        if self.req.rnr_until.is_some() || self.req.answered(psn, ctx.now) {
+            return;
+        }
+        if !self.take_retry(ctx) {
+            return;
+        }
+        self.req.gap = Some((psn, ctx.now));
+        ctx.counters.completer_retry_err += 1;
+        self.rewind(ctx, psn);
+    }
+
+    /// A response or acknowledgement skipped one that is still due: it was lost.
+    pub(crate) fn on_gap(&mut self, ctx: &mut Ctx<'_>) {
+        let una = self.req.una;
+        if self.req.rnr_until.is_some() || self.req.answered(una, ctx.now) {
+            return;
+        }
+        self.req.gap = Some((una, ctx.now));
+        ctx.counters.implied_nak += 1;
+        self.rewind(ctx, una);
+    }
+
+    /// The receiver has no receive WQE: wait, then send again.
+    // rule: roce-56
+    // rule: roce-57
+    // rule: roce-58
+    pub(crate) fn on_rnr(&mut self, ctx: &mut Ctx<'_>, timer: u8) {
+        if self.req.rnr_until.is_some_and(|until| until > ctx.now) {
+            return;
+        }
+        if self.conn.rnr_retry < 7 {
+            if self.req.rnr_left == 0 {
+                self.sq_error(ctx, Cause::new(FlushCode::RNR_RETRY_EXC, AeCode::LLP_TOO_MANY_RNRS));
+                return;
+            }
+            self.req.rnr_left -= 1;
+        }
+        let una = self.req.una;
+        self.rewind(ctx, una);
+        self.req.rto_at = None;
+        self.req.rnr_until = Some(ctx.now.after(rnr_timer_ns(timer)));
+    }
+
+    /// The QP's deadline has passed.
+    pub(crate) fn on_timer(&mut self, ctx: &mut Ctx<'_>) {
+        if self.req.rnr_until.is_some_and(|until| until <= ctx.now) {
+            self.req.rnr_until = None;
+            self.make_ready(ctx);
+        }
+        if self.req.rto_at.is_some_and(|at| at <= ctx.now) {
+            self.req.rto_at = None;
+            if self.req.in_flight() && self.take_retry(ctx) {
+                ctx.counters.ack_timeouts += 1;
+                let una = self.req.una;
+                self.req.gap = None;
+                self.rewind(ctx, una);
+            }
+        }
+    }
+
+    /// Uses up one retry; without any left the oldest WQE fails.
+    // rule: roce-59
+    fn take_retry(&mut self, ctx: &mut Ctx<'_>) -> bool {
+        if self.req.retries_left == 0 {
+            self.sq_error(ctx, Cause::new(FlushCode::RETRY_EXC, AeCode::LLP_TOO_MANY_RETRIES));
+            return false;
+        }
+        self.req.retries_left -= 1;
+        true
+    }
+}

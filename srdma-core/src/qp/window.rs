@@ -1,0 +1,139 @@
+//! What is in flight: one small record a WQE, and the arithmetic of PSNs over them.
+//!
+//! ```text
+//!   retired                 cur                        retired + inflight.len()
+//!      │ front … acknowledged │ being sent … to be sent again │ then fetch from the ring
+//!      una ─────────────► sent ─────────► top ────────────────► next
+//! ```
+//!
+//! `una`: oldest unacknowledged PSN. `sent`: next PSN to send. `top`: one past the highest ever sent.
+//! `next`: first PSN of the next WQE. After a loss `sent` goes back; nothing else is kept for it.
+
+use crate::hca::peer::{PACKET_OVERHEAD, packet_cost};
+use crate::hw::wqe::SqOp;
+use crate::num::Psn;
+
+/// What the requester remembers of a WQE between fetch and completion.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct SendCtx {
+    /// Index of its first quantum in the SQ.
+    pub(crate) index: u16,
+    /// Its operation.
+    pub(crate) op: SqOp,
+    /// What kind of work it is.
+    pub(crate) kind: Kind,
+    /// A CQE was asked for.
+    pub(crate) signaled: bool,
+    /// Local work is done; or the WQE failed locally and waits for its turn to say so.
+    pub(crate) local: Local,
+    /// First PSN.
+    pub(crate) first: Psn,
+    /// PSNs it takes; zero for local work.
+    pub(crate) packets: u32,
+    /// Message bytes.
+    pub(crate) len: u32,
+}
+
+/// How a WQE is completed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    /// By an acknowledgement.
+    Acked,
+    /// By response data: READ.
+    Read,
+    /// By an atomic acknowledgement.
+    Atomic,
+    /// By an empty READ response: ATOMIC WRITE.
+    AtomicWrite,
+    /// Here, without a packet.
+    Local,
+}
+
+impl Kind {
+    /// Its completion needs a response of its own, so a later ACK does not complete it.
+    pub(crate) const fn needs_response(self) -> bool {
+        matches!(self, Self::Read | Self::Atomic | Self::AtomicWrite)
+    }
+}
+
+/// State of local work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Local {
+    /// Nothing local about it, or not done.
+    Pending,
+    /// Done.
+    Done,
+    /// Failed: the completion status waits until everything before it is complete.
+    Failed(super::flush::Cause),
+}
+
+impl SendCtx {
+    /// The PSN after its last.
+    pub(crate) const fn end(&self) -> Psn {
+        self.first.add(self.packets)
+    }
+
+    /// What the packets `from..to` (counted in the message) cost at the receiver's socket.
+    pub(crate) fn cost(&self, from: u32, to: u32, mtu: u32) -> u32 {
+        if to <= from || self.kind != Kind::Acked {
+            return 0;
+        }
+        let bytes = |packets: u32| u64::from(packets).saturating_mul(u64::from(mtu)).min(u64::from(self.len));
+        let span = bytes(to) - bytes(from);
+        u32::try_from(span + u64::from(to - from) * u64::from(PACKET_OVERHEAD)).unwrap_or(u32::MAX)
+    }
+}
+
+/// One READ or atomic request that is outstanding.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ReadReq {
+    /// Last PSN of its responses.
+    pub(crate) last: Psn,
+    /// What it holds of the READ credit.
+    pub(crate) cost: u32,
+}
+
+/// What the responses to a READ of `len` bytes in `packets` packets cost at our own socket.
+pub(crate) const fn read_cost(len: u32, packets: u32) -> u32 {
+    if packets == 0 { packet_cost(len) } else { len + packets * PACKET_OVERHEAD }
+}
+
+/// Packets of a message of `len` bytes: at least one.                 [RoCEv2 1.6]
+// rule: roce-42
+pub(crate) const fn packets_of(len: u32, mtu: u32) -> u32 {
+    let packets = len.div_ceil(mtu);
+    if packets == 0 { 1 } else { packets }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_takes_at_least_one_packet() {
+        // proves: roce-42
+        assert_eq!(packets_of(0, 1024), 1);
+        assert_eq!(packets_of(1, 1024), 1);
+        assert_eq!(packets_of(1024, 1024), 1);
+        assert_eq!(packets_of(1025, 1024), 2);
+        assert_eq!(packets_of(1 << 31, 256), 1 << 23);
+    }
+
+    #[test]
+    fn cost_of_parts_adds_up() {
+        let ctx = SendCtx {
+            index: 0,
+            op: SqOp::SEND,
+            kind: Kind::Acked,
+            signaled: true,
+            local: Local::Pending,
+            first: Psn::new(5),
+            packets: 4,
+            len: 3500,
+        };
+        let whole = ctx.cost(0, 4, 1024);
+        assert_eq!(whole, 3500 + 4 * PACKET_OVERHEAD);
+        assert_eq!(ctx.cost(0, 1, 1024) + ctx.cost(1, 4, 1024), whole);
+        assert_eq!(ctx.cost(3, 4, 1024), 3500 - 3072 + PACKET_OVERHEAD);
+    }
+}
