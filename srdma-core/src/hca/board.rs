@@ -34,6 +34,8 @@ pub enum Doorbell {
     Sq(Qpn),
     /// A completion queue was armed or resized.
     Cq(CqId),
+    /// The driver half has taken the completion event of this queue.
+    CqAck(CqId),
     /// Buffers were posted to a shared receive queue, or its limit was armed.
     Srq(SrqId),
     /// A control command was written.
@@ -58,6 +60,7 @@ const AEQ: u64 = 2;
 pub struct Board<const FAN: usize = 64> {
     sq: DirtySet<FAN>,
     cq: DirtySet<FAN>,
+    cq_ack: DirtySet<FAN>,
     srq: DirtySet<FAN>,
     irq: DirtySet<FAN>,
     /// Bits of queues that exist once.
@@ -85,6 +88,7 @@ impl<const FAN: usize> Board<FAN> {
         Self {
             sq: DirtySet::new(),
             cq: DirtySet::new(),
+            cq_ack: DirtySet::new(),
             srq: DirtySet::new(),
             irq: DirtySet::new(),
             single: AtomicU64::new(0),
@@ -114,6 +118,7 @@ impl<const FAN: usize> Board<FAN> {
         match what {
             Doorbell::Sq(qpn) => self.sq.mark(qpn.value()),
             Doorbell::Cq(id) => self.cq.mark(id.value()),
+            Doorbell::CqAck(id) => self.cq_ack.mark(id.value()),
             Doorbell::Srq(id) => self.srq.mark(id.value()),
             Doorbell::Irq(vector) => self.irq.mark(vector.value().into()),
             Doorbell::Cqp => self.mark_single(CQP),
@@ -140,6 +145,7 @@ impl<const FAN: usize> Board<FAN> {
             )));
         });
         any |= self.srq.take(|id| visit(Doorbell::Srq(SrqId(id))));
+        any |= self.cq_ack.take(|id| visit(Doorbell::CqAck(CqId(id))));
         any |= self.cq.take(|id| visit(Doorbell::Cq(CqId(id))));
         any |= self.sq.take(|qpn| visit(Doorbell::Sq(Qpn::new(qpn))));
         any
@@ -148,7 +154,7 @@ impl<const FAN: usize> Board<FAN> {
     /// Something was rung and not yet taken.
     #[must_use]
     pub fn is_dirty(&self) -> bool {
-        let trees = [&self.sq, &self.cq, &self.srq, &self.irq].map(|set| &set.root);
+        let trees = [&self.sq, &self.cq, &self.cq_ack, &self.srq, &self.irq].map(|set| &set.root);
         [&self.single]
             .into_iter()
             .chain(trees)

@@ -109,6 +109,10 @@ counters! {
     // ---- drops -----------------------------------------------------------------------
     /// The ICRC fits no admissible header.
     icrc_error,
+    /// Intact, but sent with leave to fragment.
+    icrc_df_clear,
+    /// Intact with an identification far from the last one of its source.
+    icrc_id_jump,
     /// No QP of this number.
     unknown_qpn,
     /// The opcode is of another service than the QP.

@@ -1,6 +1,275 @@
-//! The device: interrupt vectors, event queues, counters, and the board that other threads ring.
+//! The device: tables of objects, and the contract between it and whoever drives it.
+//!
+//! ```text
+//!   inputs    ring · handle_datagram · handle_timeout · handle_transmitted
+//!   outputs   poll_transmit → TxBatch · poll_interrupt → vector · poll_timeout → time
+//! ```
 
 pub mod board;
+pub mod config;
 pub mod counters;
+pub(crate) mod ctx;
 pub mod events;
 pub mod msix;
+pub(crate) mod peer;
+pub(crate) mod qp_ctl;
+mod control;
+mod rx;
+pub(crate) mod timer;
+mod tx;
+
+pub use config::{HcaConfig, LocalAddr};
+pub use tx::Acks;
+
+use crate::cqp::Cqp;
+use crate::hca::counters::Counters;
+use crate::hca::ctx::{Ctx, ReadCredit, Turn};
+use crate::hca::events::Events;
+use crate::hca::peer::PeerTable;
+use crate::hca::timer::Timers;
+use crate::hca::board::Doorbell;
+use crate::mem::{HostFault, HostMap, MrTable};
+use crate::num::{MsixVector, Qpn};
+use crate::obj::ah::AhTable;
+use crate::obj::cq::CqTable;
+use crate::obj::mcast::McastTable;
+use crate::obj::pd::PdTable;
+use crate::obj::port::Port;
+use crate::obj::srq::SrqTable;
+use crate::obj::table::{Slot, Table};
+use crate::qp::Qp;
+use crate::qp::attr::QpState;
+use crate::time::Instant;
+use crate::tx::path::PathTable;
+use std::collections::VecDeque;
+
+/// Everything of the device but its queue pairs.
+#[derive(Debug)]
+pub(crate) struct Device {
+    pub(crate) config: HcaConfig,
+    pub(crate) host: HostMap,
+    pub(crate) regions: MrTable,
+    pub(crate) cqs: CqTable,
+    pub(crate) srqs: SrqTable,
+    pub(crate) pds: PdTable,
+    pub(crate) ahs: AhTable,
+    pub(crate) mcast: McastTable,
+    pub(crate) events: Events,
+    pub(crate) port: Port,
+    pub(crate) counters: Counters,
+    pub(crate) paths: PathTable,
+    pub(crate) peers: PeerTable,
+    pub(crate) ready: VecDeque<Turn>,
+    pub(crate) acks: VecDeque<Slot>,
+    pub(crate) read_credit: ReadCredit,
+}
+
+impl Device {
+    /// What queue pair code gets.
+    pub(crate) fn ctx(&mut self, now: Instant) -> Ctx<'_> {
+        Ctx {
+            now,
+            regions: &mut self.regions,
+            cqs: &mut self.cqs,
+            srqs: &mut self.srqs,
+            events: &mut self.events,
+            paths: &mut self.paths,
+            peers: &mut self.peers,
+            ahs: &self.ahs,
+            port: &mut self.port,
+            counters: &mut self.counters,
+            ready: &mut self.ready,
+            acks: &mut self.acks,
+            read_credit: &mut self.read_credit,
+        }
+    }
+}
+
+/// The device model.
+///
+/// Its methods come in groups:
+///
+/// * **inputs**: [`ring`](Self::ring), [`handle_datagram`](Self::handle_datagram),
+///   [`handle_timeout`](Self::handle_timeout), [`handle_transmitted`](Self::handle_transmitted).
+///   An input never fails, because there is nobody to tell but counters, CQEs and AEQEs. Every
+///   input may change every output.
+/// * **outputs**: [`poll_transmit`](Self::poll_transmit) until `None`, then
+///   [`poll_interrupt`](Self::poll_interrupt) until `None`, then
+///   [`poll_timeout`](Self::poll_timeout).
+/// * **set-up**: [`new`](Self::new), [`host_mut`](Self::host_mut),
+///   [`attach_cqp`](Self::attach_cqp), [`enable_vector`](Self::enable_vector). Everything else is
+///   set up by commands through the CQP.
+///
+/// `now` never goes back.
+#[derive(Debug)]
+pub struct Hca {
+    qps: Table<Box<Qp>>,
+    dev: Device,
+    timers: Timers,
+    flows: rx::Flows,
+    last_qp: Option<rx::LastQp>,
+    cqp: Option<Cqp>,
+}
+
+impl Hca {
+    /// A device with a port and nothing else.
+    #[must_use]
+    pub fn new(config: HcaConfig) -> Self {
+        let dev = Device {
+            host: HostMap::new(),
+            regions: MrTable::new(),
+            cqs: CqTable::new(config.arm_model),
+            srqs: SrqTable::new(),
+            pds: PdTable::new(),
+            ahs: AhTable::new(),
+            mcast: McastTable::new(),
+            events: Events::new(config.vectors),
+            port: config.port(),
+            counters: Counters::default(),
+            paths: PathTable::default(),
+            peers: PeerTable::new(config.peer_budget),
+            ready: VecDeque::new(),
+            acks: VecDeque::new(),
+            read_credit: ReadCredit::new(config.read_budget),
+            config,
+        };
+        Self {
+            qps: Table::new(1 << 24),
+            dev,
+            timers: Timers::default(),
+            flows: rx::Flows::new(),
+            last_qp: None,
+            cqp: None,
+        }
+    }
+
+    /// The memory that commands may name.
+    pub const fn host_mut(&mut self) -> &mut HostMap {
+        &mut self.dev.host
+    }
+
+    /// The port: GIDs, link, MTU.
+    #[must_use]
+    pub const fn port(&self) -> &Port {
+        &self.dev.port
+    }
+
+    /// The port, to follow its interface.
+    pub const fn port_mut(&mut self) -> &mut Port {
+        &mut self.dev.port
+    }
+
+    /// Named counters.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        let mut counters = self.dev.counters.clone();
+        let events = self.dev.events.stats();
+        counters.ceqes = events.ceqes;
+        counters.aeqes = events.aeqes;
+        counters.aeqes_lost = events.aeqes_lost;
+        (counters.cqes, counters.cq_overruns) = self.dev.cqs.stats();
+        counters
+    }
+
+    /// Counters that the socket side keeps.
+    pub const fn counters_mut(&mut self) -> &mut Counters {
+        &mut self.dev.counters
+    }
+
+    /// Settings.
+    #[must_use]
+    pub const fn config(&self) -> &HcaConfig {
+        &self.dev.config
+    }
+
+    /// Interrupt vectors.
+    #[must_use]
+    pub const fn vectors(&self) -> u16 {
+        self.dev.config.vectors
+    }
+
+    /// Gives the device its control queue: `entries` WQEs of 64 bytes at `addr`.
+    pub fn attach_cqp(&mut self, addr: u64, entries: u32) -> Result<(), HostFault> {
+        let words = self.dev.host.words(addr, entries as usize * 64)?;
+        let cqp = Cqp::new(words, entries, 0).map_err(|_| HostFault::OutOfRange)?;
+        self.cqp = Some(cqp);
+        Ok(())
+    }
+
+    /// Lets a vector fire (again); what came since it fired last fires at once.
+    // rule: e810-28
+    pub fn enable_vector(&mut self, vector: MsixVector) {
+        self.dev.events.enable_vector(vector);
+    }
+
+    /// Work may have been posted, a queue armed, or control commands written.
+    // rule: e810-26
+    pub fn ring(&mut self, now: Instant, what: Doorbell) {
+        self.dev.counters.doorbells += 1;
+        match what {
+            Doorbell::Sq(qpn) => self.ring_sq(now, qpn),
+            Doorbell::Cq(id) => {
+                self.dev.cqs.arm(&mut self.dev.events, id, now);
+            }
+            Doorbell::CqAck(id) => self.dev.cqs.ack(&mut self.dev.events, id, now),
+            Doorbell::Cqp => self.run_cqp(now),
+            Doorbell::AeqAck { entries } => self.dev.events.ack_aeq(entries),
+            Doorbell::Irq(vector) => self.dev.events.enable_vector(vector),
+            // Entries of a shared receive queue are found by their valid bit when one is needed.
+            Doorbell::Srq(_) => {}
+        }
+    }
+
+    fn ring_sq(&mut self, now: Instant, qpn: Qpn) {
+        let Some(slot) = self.qps.find(qpn.value()) else { return };
+        let Some(qp) = self.qps.get_mut(slot) else { return };
+        let mut ctx = self.dev.ctx(now);
+        match qp.state {
+            QpState::Rts | QpState::Sqd => qp.make_ready(&mut ctx),
+            QpState::Err | QpState::Sqe => qp.ring_in_error(&mut ctx),
+            _ => {}
+        }
+    }
+
+    /// Time has reached (or passed) the last [`poll_timeout`](Self::poll_timeout).
+    pub fn handle_timeout(&mut self, now: Instant) {
+        while let Some((at, slot)) = self.timers.pop(now) {
+            let Some(qp) = self.qps.get_mut(slot) else { continue };
+            if self.timers.is_due(slot, &mut qp.timer, at, now) {
+                let mut ctx = self.dev.ctx(now);
+                qp.on_timer(&mut ctx);
+                self.timers.set(slot, &mut qp.timer, qp.req.deadline());
+            }
+        }
+        self.dev.cqs.handle_timeout(&mut self.dev.events, now);
+    }
+
+    /// The next vector to raise, each at most once a pass.
+    pub fn poll_interrupt(&mut self, now: Instant) -> Option<MsixVector> {
+        let device = &mut self.dev;
+        // Arms that were seen while completions were written are looked at once more.
+        device.cqs.settle(&mut device.events, now);
+        device.events.poll_interrupt(now)
+    }
+
+    /// When to call [`handle_timeout`](Self::handle_timeout).
+    #[must_use]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        [self.timers.next(), self.dev.events.next_deadline(), self.dev.cqs.next_deadline()]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// Completions written so far.
+    #[must_use]
+    pub const fn completions(&self) -> u64 {
+        self.dev.cqs.stats().0
+    }
+
+    /// True if something is ready to be sent, acknowledgements aside.
+    #[must_use]
+    pub fn has_work(&self) -> bool {
+        !self.dev.ready.is_empty()
+    }
+}

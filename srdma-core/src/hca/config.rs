@@ -1,0 +1,62 @@
+//! Settings of a device, fixed when it is made.
+
+use crate::obj::arm::ArmModel;
+use crate::limits;
+use crate::obj::port::{LinkState, Mtu, Port};
+use std::net::IpAddr;
+
+/// One local address of the port, with the UDP source port that its packets carry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LocalAddr {
+    /// The address; its GID is the address itself, IPv4 mapped into IPv6.
+    pub ip: IpAddr,
+    /// Source port of everything sent from it (0xC000..=0xFFFF).       [RoCEv2 1.1]
+    pub source_port: u16,
+}
+
+/// Settings of a device.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct HcaConfig {
+    /// Local addresses, in GID table order.
+    pub addrs: Vec<LocalAddr>,
+    /// Largest path MTU of the port, payload bytes: a power of two, 256..=4096.
+    pub max_mtu: u16,
+    /// Node GUID.
+    pub guid: u64,
+    /// MSI-X vectors: one for the AEQ, the others for CEQs.
+    pub vectors: u16,
+    /// Bytes of a peer's socket memory that our packets may hold.
+    pub peer_budget: u32,
+    /// Bytes of our own socket memory that READ responses may hold.
+    pub read_budget: u32,
+    /// What arming does about completions that are already there.
+    pub arm_model: ArmModel,
+}
+
+impl Default for HcaConfig {
+    fn default() -> Self {
+        Self {
+            addrs: Vec::new(),
+            max_mtu: 4096,
+            guid: 0,
+            vectors: 5,
+            peer_budget: limits::DEFAULT_RMEM,
+            read_budget: limits::DEFAULT_RMEM,
+            arm_model: ArmModel::Strict,
+        }
+    }
+}
+
+impl HcaConfig {
+    /// The port that these settings describe. Addresses beyond the table's size are left out.
+    pub(crate) fn port(&self) -> Port {
+        let mtu = Mtu::at_most(usize::from(self.max_mtu)).unwrap_or(Mtu::B256);
+        let mut port = Port::new(mtu);
+        for addr in &self.addrs {
+            let _ = port.gids.add(addr.ip, addr.source_port);
+        }
+        port.set_link(LinkState::Active);
+        port
+    }
+}

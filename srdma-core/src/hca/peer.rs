@@ -1,0 +1,96 @@
+//! Peers: how many bytes of its socket's memory each remote address may hold of ours.
+//!
+//! A receiving socket drops silently when it is full, and most users cannot make it larger. So what
+//! is in flight towards one address, over all QPs, stays within what a socket of the usual size
+//! holds. A QP that finds no room waits in the peer's list and is taken up in order.
+//!
+//! The charge of a packet is what the kernel charges the socket: the bytes and an overhead.
+
+use crate::hca::ctx::{Turn, wake};
+use crate::obj::table::Slot;
+use slab::Slab;
+use std::collections::{HashMap, VecDeque};
+use std::net::IpAddr;
+
+/// Bytes that the kernel charges for a packet besides its payload.
+pub(crate) const PACKET_OVERHEAD: u32 = 768;
+
+/// What one packet of `len` payload bytes costs at the receiver's socket.
+pub(crate) const fn packet_cost(len: u32) -> u32 {
+    len + PACKET_OVERHEAD
+}
+
+#[derive(Debug)]
+struct Peer {
+    addr: IpAddr,
+    users: u32,
+    in_flight: u32,
+    waiting: VecDeque<Slot>,
+}
+
+/// All peers with a path.
+#[derive(Debug)]
+pub(crate) struct PeerTable {
+    peers: Slab<Peer>,
+    by_addr: HashMap<IpAddr, u32>,
+    budget: u32,
+}
+
+impl PeerTable {
+    /// `budget`: bytes of socket memory that one peer may hold of ours.
+    pub(crate) fn new(budget: u32) -> Self {
+        Self { peers: Slab::new(), by_addr: HashMap::new(), budget }
+    }
+
+    /// The peer at `addr`, counted.
+    pub(crate) fn acquire(&mut self, addr: IpAddr) -> u32 {
+        if let Some(&id) = self.by_addr.get(&addr) {
+            if let Some(peer) = self.peers.get_mut(id as usize) {
+                peer.users += 1;
+            }
+            return id;
+        }
+        let peer = Peer { addr, users: 1, in_flight: 0, waiting: VecDeque::new() };
+        let id = u32::try_from(self.peers.insert(peer)).unwrap_or(u32::MAX);
+        self.by_addr.insert(addr, id);
+        id
+    }
+
+    /// Gives one use back.
+    pub(crate) fn release(&mut self, id: u32) {
+        let Some(peer) = self.peers.get_mut(id as usize) else { return };
+        peer.users -= 1;
+        if peer.users == 0 {
+            let addr = peer.addr;
+            self.peers.remove(id as usize);
+            self.by_addr.remove(&addr);
+        }
+    }
+
+    /// Takes `cost` of the budget; false if there is no room. One packet always fits an idle peer.
+    pub(crate) fn charge(&mut self, id: u32, cost: u32) -> bool {
+        let Some(peer) = self.peers.get_mut(id as usize) else { return true };
+        if peer.in_flight > 0 && peer.in_flight + cost > self.budget {
+            return false;
+        }
+        peer.in_flight += cost;
+        true
+    }
+
+    /// Gives `cost` back and returns the QPs that may go on.
+    pub(crate) fn refund(&mut self, id: u32, cost: u32, ready: &mut VecDeque<Turn>) {
+        let Some(peer) = self.peers.get_mut(id as usize) else { return };
+        debug_assert!(peer.in_flight >= cost, "refund of more than was charged");
+        peer.in_flight = peer.in_flight.saturating_sub(cost);
+        if !peer.waiting.is_empty() && peer.in_flight < self.budget {
+            wake(&mut peer.waiting, ready);
+        }
+    }
+
+    /// Lets `qp` wait for room.
+    pub(crate) fn wait(&mut self, id: u32, qp: Slot) {
+        if let Some(peer) = self.peers.get_mut(id as usize) {
+            peer.waiting.push_back(qp);
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! Receiving: from a buffer of datagrams to the queue pairs they are for.
+//!
+//! ```text
+//! buffer ─ stride ─► parse ─► ICRC ─► QPN ─► service, addresses, P_Key, Q_Key ─► queue pair
+//! ```
+//!
+//! Nothing past the ICRC is reached by a damaged packet, and each check that fails is a named
+//! counter and nothing else.                                           [RoCEv2 3.1, E810 8.6.1]
+
+use super::Hca;
+use crate::num::Qpn;
+use crate::obj::table::Slot;
+use crate::qp::attr::{QpState, QpType};
+use crate::rx::RxMeta;
+use crate::time::Instant;
+use crate::wire::icrc::{self, IcrcCheck, IcrcFlow, IdWindow};
+use crate::wire::{Ecn, FlowTuple, Packet, ROCE_PORT, Service};
+use std::net::{IpAddr, SocketAddr};
+
+/// Flows whose ICRC prefix is kept: a direct-mapped cache, so that its size is fixed.
+const FLOWS: usize = 64;
+
+/// What is kept of a flow that was received.
+#[derive(Clone, Debug)]
+struct Flow {
+    source: SocketAddr,
+    local: IpAddr,
+    icrc: IcrcFlow,
+    ids: IdWindow,
+}
+
+/// The flows seen last.
+#[derive(Debug)]
+pub(super) struct Flows {
+    slots: Vec<Option<Flow>>,
+}
+
+impl Flows {
+    pub(super) fn new() -> Self {
+        Self { slots: (0..FLOWS).map(|_| None).collect() }
+    }
+
+    /// The entry of the flow that `meta` belongs to, made if it is not there.
+    fn find(&mut self, meta: &RxMeta) -> Option<&mut Flow> {
+        let slot = self.slots.get_mut(hash(meta) % FLOWS)?;
+        let same = slot
+            .as_ref()
+            .is_some_and(|flow| flow.source == meta.source && flow.local == meta.local);
+        if !same {
+            let tuple = FlowTuple {
+                source: meta.source.ip(),
+                target: meta.local,
+                source_port: meta.source.port(),
+                target_port: ROCE_PORT,
+            };
+            *slot = Some(Flow {
+                source: meta.source,
+                local: meta.local,
+                icrc: IcrcFlow::new(&tuple),
+                ids: IdWindow::default(),
+            });
+        }
+        slot.as_mut()
+    }
+}
+
+fn hash(meta: &RxMeta) -> usize {
+    let last = |ip: IpAddr| match ip {
+        IpAddr::V4(ip) => u32::from(ip),
+        IpAddr::V6(ip) => {
+            let [.., a, b, c, d] = ip.octets();
+            u32::from_be_bytes([a, b, c, d])
+        }
+    };
+    let mixed = last(meta.source.ip())
+        .wrapping_mul(31)
+        .wrapping_add(last(meta.local))
+        .wrapping_mul(31)
+        .wrapping_add(u32::from(meta.source.port()))
+        .wrapping_mul(0x9e37_79b1);
+    (mixed >> 20) as usize
+}
+
+/// The queue pair of the last packet, to save the lookup for the next.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LastQp {
+    qpn: Qpn,
+    slot: Slot,
+}
+
+impl Hca {
+    /// One received buffer: one datagram, or several of `meta.stride` bytes each.
+    // rule: roce-2
+    // rule: roce-159
+    pub fn handle_datagram(&mut self, now: Instant, meta: &RxMeta, bytes: &[u8]) {
+        if meta.stride == 0 {
+            return;
+        }
+        for (index, segment) in bytes.chunks(meta.stride).enumerate() {
+            let hint = u16::try_from(index).unwrap_or(0);
+            self.handle_segment(now, meta, segment, hint);
+        }
+    }
+
+    // rule: roce-38
+    // rule: roce-39
+    fn handle_segment(&mut self, now: Instant, meta: &RxMeta, bytes: &[u8], hint: u16) {
+        let packet = match Packet::parse(bytes) {
+            Ok(packet) => packet,
+            Err(kind) => {
+                self.dev.counters.malformed(kind);
+                return;
+            }
+        };
+        let Some(flow) = self.flows.find(meta) else { return };
+        let ip_id = match icrc::verify(&flow.icrc, bytes, hint) {
+            IcrcCheck::Good { ip_id } => ip_id,
+            IcrcCheck::DfClear { ip_id } => {
+                self.dev.counters.icrc_df_clear += 1;
+                ip_id
+            }
+            IcrcCheck::Bad => {
+                self.dev.counters.icrc_error += 1;
+                return;
+            }
+        };
+        if ip_id != hint && ip_id != 0 && flow.ids.observe(ip_id) {
+            self.dev.counters.icrc_id_jump += 1;
+        }
+        self.dev.counters.rcvd_pkts += 1;
+        self.dev.counters.rcvd_bytes += bytes.len() as u64;
+        if meta.ecn == Ecn::Ce {
+            self.dev.counters.rcvd_ecn_marked += 1;
+        }
+        self.route(now, meta, &packet, ip_id);
+    }
+
+    /// Finds the queue pair and checks that the packet may reach it.
+    // rule: roce-16
+    // rule: roce-85
+    fn route(&mut self, now: Instant, meta: &RxMeta, packet: &Packet<'_>, ip_id: u16) {
+        match packet.info().service {
+            Service::Rc | Service::Uc => self.route_connected(now, meta, packet),
+            Service::Ud if packet.dest() == Qpn::MULTICAST => {
+                self.route_multicast(now, meta, packet, ip_id);
+            }
+            Service::Ud => {
+                let Some(slot) = self.find_qp(packet.dest()) else {
+                    self.dev.counters.unknown_qpn += 1;
+                    return;
+                };
+                self.deliver_datagram(now, meta, packet, ip_id, slot);
+            }
+            Service::Cnp => self.dev.counters.rcvd_cnps += 1,
+            _ => self.dev.counters.unsupported_opcode += 1,
+        }
+    }
+
+    fn find_qp(&mut self, qpn: Qpn) -> Option<Slot> {
+        if let Some(last) = self.last_qp
+            && last.qpn == qpn
+            && self.qps.get(last.slot).is_some()
+        {
+            return Some(last.slot);
+        }
+        let slot = self.qps.find(qpn.value())?;
+        self.last_qp = Some(LastQp { qpn, slot });
+        Some(slot)
+    }
+
+    // rule: roce-83
+    // rule: roce-84
+    fn route_connected(&mut self, now: Instant, meta: &RxMeta, packet: &Packet<'_>) {
+        let Some(slot) = self.find_qp(packet.dest()) else {
+            self.dev.counters.unknown_qpn += 1;
+            return;
+        };
+        let Some(qp) = self.qps.get_mut(slot) else { return };
+        let wanted = match qp.id.kind {
+            QpType::Rc => Service::Rc,
+            QpType::Uc => Service::Uc,
+            _ => Service::Ud,
+        };
+        if packet.info().service != wanted {
+            self.dev.counters.wrong_service += 1;
+            return;
+        }
+        if qp.conn.remote_ip != Some(meta.source.ip()) || qp.conn.local_ip != Some(meta.local) {
+            self.dev.counters.wrong_source += 1;
+            return;
+        }
+        if !qp.conn.pkey.matches(packet.pkey()) {
+            self.dev.counters.bad_pkey += 1;
+            return;
+        }
+        let mut ctx = self.dev.ctx(now);
+        if !packet.info().is_response {
+            qp.on_request(&mut ctx, packet);
+        } else if matches!(qp.state, QpState::Rts | QpState::Sqd) {
+            qp.on_response(&mut ctx, packet);
+        } else {
+            ctx.counters.bad_state += 1;
+        }
+        self.timers.set(slot, &mut qp.timer, qp.req.deadline());
+    }
+
+    // rule: roce-125
+    fn route_multicast(&mut self, now: Instant, meta: &RxMeta, packet: &Packet<'_>, ip_id: u16) {
+        let members = self.dev.mcast.members(meta.local).len();
+        if members == 0 {
+            self.dev.counters.mcast_dropped += 1;
+            return;
+        }
+        for at in 0..members {
+            let member = self.dev.mcast.members(meta.local).get(at).copied();
+            if let Some(slot) = member.and_then(|qpn| self.find_qp(qpn)) {
+                self.deliver_datagram(now, meta, packet, ip_id, slot);
+            }
+        }
+    }
+
+    fn deliver_datagram(
+        &mut self,
+        now: Instant,
+        meta: &RxMeta,
+        packet: &Packet<'_>,
+        ip_id: u16,
+        slot: Slot,
+    ) {
+        let Some(qp) = self.qps.get_mut(slot) else { return };
+        if !matches!(qp.id.kind, QpType::Ud | QpType::Gsi) {
+            self.dev.counters.wrong_service += 1;
+            return;
+        }
+        if !qp.conn.pkey.matches(packet.pkey()) {
+            self.dev.counters.bad_pkey += 1;
+            return;
+        }
+        if packet.deth().map(|deth| deth.qkey) != Some(qp.conn.qkey) {
+            self.dev.counters.bad_qkey += 1;
+            return;
+        }
+        let mut ctx = self.dev.ctx(now);
+        qp.on_datagram(&mut ctx, packet, meta, ip_id);
+        self.timers.set(slot, &mut qp.timer, qp.req.deadline());
+    }
+}
