@@ -1,0 +1,329 @@
+//! The engine: who runs a pass over the device, and when nobody has to.
+//!
+//! ```text
+//! posting thread   ring ─► drive ─┐
+//! polling thread   drive ─────────┼─► [ lock ] pass: doorbells · receive · timers · send · vectors
+//! background thread  look ────────┘                                    then handlers, unlocked
+//! ```
+//!
+//! One lock owns the device; whoever holds it drives one pass, and looks at the doorbell board again
+//! after letting go, so that a doorbell rung meanwhile is never lost. The background thread serves
+//! what comes while no program thread is in the library. It sleeps on the sockets; while callers
+//! poll busily it lets go of the sockets and only looks in from time to time, so that pollers pay
+//! neither wake-ups nor lock fights.
+//!
+//! What this file does not do: decide anything about RDMA.
+
+mod config;
+mod link;
+mod thread;
+
+pub use config::{EngineConfig, Transport};
+
+use crate::clock::Clock;
+use crate::error::NetError;
+use link::Link;
+use srdma_core::hca::board::Board;
+use srdma_core::hca::{Acks, Hca};
+use srdma_core::hw::doorbell::Doorbell;
+use srdma_core::num::MsixVector;
+use srdma_core::time::Instant;
+use srdma_core::tx::TxArena;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+
+/// Send batches of one pass; more waits for the next, so that receiving is not starved.
+const BATCHES_PER_PASS: usize = 8;
+/// How soon to try again what a full socket refused.
+const BLOCKED_RETRY_NS: u64 = 50_000;
+/// How long acknowledgements may wait for a reply to share a send with.
+const ACK_WAIT_NS: u64 = 100_000;
+/// Vectors that a device can have: one bit each in a pass's result.
+pub const MAX_VECTORS: u16 = 64;
+
+/// What runs when a vector fires.
+pub type Handler = Arc<dyn Fn() + Send + Sync>;
+
+/// The device and what it is driven with; behind the lock.
+pub(crate) struct Core {
+    hca: Hca,
+    link: Link,
+    arena: TxArena,
+    /// Acknowledgements were left once; the next pass sends them.
+    acks_waited: bool,
+    /// The socket refused the last batch.
+    blocked: bool,
+    /// When something was received or sent last.
+    active_at: Instant,
+}
+
+/// What one pass did.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Passed {
+    /// Vectors that fired, a bit each.
+    fired: u64,
+    /// Something was received or sent.
+    active: bool,
+}
+
+impl Core {
+    /// One pass: everything that has come since the last one goes in, everything due goes out.
+    fn pass(&mut self, now: Instant, board: &Board, may_wait: bool) -> Passed {
+        let Self { hca, link, .. } = self;
+        board.take(|what| hca.ring(now, what));
+        let cqes_before = hca.completions();
+        let received = link.receive(now, |meta, bytes| hca.handle_datagram(now, meta, bytes));
+        if hca.poll_timeout().is_some_and(|at| at <= now) {
+            hca.handle_timeout(now);
+        }
+        // A program that has just been given a completion may answer at once: its reply then takes
+        // the acknowledgement along.
+        let wait = may_wait && !self.acks_waited && hca.completions() != cqes_before;
+        self.acks_waited = wait && hca.owes_acks();
+        let acks = if wait { Acks::Wait } else { Acks::Send };
+        let sent = self.transmit(now, acks);
+        let mut fired = 0u64;
+        while let Some(vector) = self.hca.poll_interrupt(now) {
+            fired |= 1 << (vector.0 % MAX_VECTORS);
+        }
+        let active = received > 0 || sent;
+        if active {
+            self.active_at = now;
+        }
+        Passed { fired, active }
+    }
+
+    fn transmit(&mut self, now: Instant, acks: Acks) -> bool {
+        let mut any = false;
+        self.blocked = false;
+        for _ in 0..BATCHES_PER_PASS {
+            let Some(batch) = self.hca.poll_transmit(now, &mut self.arena, acks) else { break };
+            let token = batch.token;
+            let sent = self.link.send(&batch);
+            any |= sent.runs > 0;
+            self.hca.handle_transmitted(now, &self.arena, token, sent.runs);
+            self.link.learn_limits(&mut self.arena.limits);
+            if sent.blocked {
+                self.blocked = true;
+                break;
+            }
+        }
+        any
+    }
+
+    /// When somebody has to run a pass at the latest.
+    fn deadline(&self, now: Instant) -> Option<Instant> {
+        let mut at = self.hca.poll_timeout();
+        let mut earlier = |other: Instant| at = Some(at.map_or(other, |at| at.min(other)));
+        if self.blocked {
+            earlier(now.after(BLOCKED_RETRY_NS));
+        } else if self.hca.has_work() {
+            earlier(now);
+        }
+        if self.hca.owes_acks() {
+            earlier(now.after(ACK_WAIT_NS));
+        }
+        if let Some(due) = self.link.deadline() {
+            earlier(due);
+        }
+        at
+    }
+}
+
+/// What all handles of one engine share.
+pub(crate) struct Shared {
+    core: Mutex<Core>,
+    board: Board,
+    clock: Clock,
+    handlers: Box<[OnceLock<Handler>]>,
+    waker: Option<mio::Waker>,
+    stop: AtomicBool,
+    /// When a polling thread drove last, ns.
+    polled_at: AtomicU64,
+    /// When the background thread means to wake, ns; 0 while it is awake.
+    planned: AtomicU64,
+    /// The background thread has let go of the sockets and looks in on a timer.
+    looking_in: AtomicBool,
+}
+
+/// A running device. Clones share it; the last one stops it.
+#[derive(Clone)]
+pub struct Engine {
+    shared: Arc<Shared>,
+    _thread: Option<Arc<thread::Running>>,
+}
+
+impl Engine {
+    /// Opens sockets and device, and starts the background thread if there is to be one.
+    pub fn open(config: EngineConfig) -> Result<Self, NetError> {
+        let clock = config.clock.clone();
+        let background = config.background;
+        let (link, hca) = link::open(config)?;
+        let poll = if background { Some(mio::Poll::new().map_err(NetError::Poll)?) } else { None };
+        let waker = match &poll {
+            Some(poll) => Some(thread::waker(poll).map_err(NetError::Poll)?),
+            None => None,
+        };
+        let vectors = usize::from(hca.vectors().min(MAX_VECTORS));
+        let mut arena = TxArena::new().map_err(|_| NetError::OutOfMemory)?;
+        link.learn_limits(&mut arena.limits);
+        let now = clock.now();
+        let shared = Arc::new(Shared {
+            core: Mutex::new(Core {
+                hca,
+                link,
+                arena,
+                acks_waited: false,
+                blocked: false,
+                active_at: now,
+            }),
+            board: Board::new(),
+            clock,
+            handlers: (0..vectors).map(|_| OnceLock::new()).collect(),
+            waker,
+            stop: AtomicBool::new(false),
+            polled_at: AtomicU64::new(0),
+            planned: AtomicU64::new(0),
+            looking_in: AtomicBool::new(false),
+        });
+        let thread = match poll {
+            Some(poll) => Some(Arc::new(thread::start(&shared, poll)?)),
+            None => None,
+        };
+        Ok(Self { shared, _thread: thread })
+    }
+
+    /// Notes that there is something to do. The caller drives (or polls) afterwards; whoever holds
+    /// the device then sees it.
+    pub fn ring(&self, what: Doorbell) {
+        self.shared.board.mark(what);
+    }
+
+    /// Runs passes on this thread if the device is free. False: somebody else is running it, and
+    /// will see what was rung before.
+    pub fn drive(&self) -> bool {
+        self.shared.drive(false)
+    }
+
+    /// As [`drive`](Self::drive), for a thread that polls: it will be back at once, so the
+    /// background thread stays out of its way, and acknowledgements may wait for its reply.
+    pub fn drive_polling(&self) -> bool {
+        self.shared.drive(true)
+    }
+
+    /// Waits for the device and gives access to it; a pass follows.
+    pub fn with<R>(&self, f: impl FnOnce(&mut Hca) -> R) -> R {
+        let shared = &*self.shared;
+        let mut core = shared.lock();
+        let result = f(&mut core.hca);
+        shared.run(core, false);
+        result
+    }
+
+    /// What runs when `vector` fires, on the thread that ran the pass, after it let go of the
+    /// device. Once for each vector; false if it already has one, or there is no such vector.
+    pub fn set_handler(&self, vector: MsixVector, handler: Handler) -> bool {
+        self.shared
+            .handlers
+            .get(usize::from(vector.0))
+            .is_some_and(|slot| slot.set(handler).is_ok())
+    }
+
+    /// The time of the engine's clock.
+    #[must_use]
+    pub fn now(&self) -> Instant {
+        self.shared.clock.now()
+    }
+
+    /// When somebody has to drive at the latest, if nothing arrives before (engines without a
+    /// background thread).
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Instant> {
+        let now = self.now();
+        self.shared.lock().deadline(now)
+    }
+
+    /// Counters of the socket side: name and value.
+    #[must_use]
+    pub fn link_counters(&self) -> Vec<(&'static str, u64)> {
+        self.shared.lock().link.counters()
+    }
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine").finish_non_exhaustive()
+    }
+}
+
+impl Shared {
+    /// The lock. A panic in a pass is our own bug; the device is not used any further by that
+    /// thread, and the others find it as it was left.
+    fn lock(&self) -> MutexGuard<'_, Core> {
+        self.core.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn try_lock(&self) -> Option<MutexGuard<'_, Core>> {
+        match self.core.try_lock() {
+            Ok(core) => Some(core),
+            Err(TryLockError::Poisoned(core)) => Some(core.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
+    }
+
+    fn drive(&self, polling: bool) -> bool {
+        // Pairs with the fence in `run`: either we get the lock, or its holder sees our doorbell.
+        fence(Ordering::SeqCst);
+        let Some(core) = self.try_lock() else { return false };
+        self.run(core, polling);
+        true
+    }
+
+    /// Passes until the board is clean; handlers run with the lock released.
+    fn run(&self, mut core: MutexGuard<'_, Core>, polling: bool) -> bool {
+        let mut active = false;
+        loop {
+            let now = self.clock.now();
+            if polling {
+                self.polled_at.store(now.0, Ordering::Relaxed);
+            }
+            // Acknowledgements only wait where somebody looks in if the caller does not come back.
+            let may_wait = polling && self.looking_in.load(Ordering::Relaxed);
+            let passed = core.pass(now, &self.board, may_wait);
+            active |= passed.active;
+            let wake = core.deadline(now).is_some_and(|at| {
+                at.0.saturating_add(1) < self.planned.load(Ordering::Relaxed)
+            });
+            drop(core);
+            if wake {
+                self.wake();
+            }
+            self.handle(passed.fired);
+            fence(Ordering::SeqCst);
+            if !self.board.is_dirty() {
+                return active;
+            }
+            let Some(again) = self.try_lock() else { return active };
+            core = again;
+        }
+    }
+
+    fn handle(&self, mut fired: u64) {
+        while fired != 0 {
+            let vector = fired.trailing_zeros() as usize;
+            fired &= fired - 1;
+            if let Some(handler) = self.handlers.get(vector).and_then(OnceLock::get) {
+                handler();
+            }
+        }
+    }
+
+    fn wake(&self) {
+        self.planned.store(0, Ordering::Relaxed);
+        if let Some(waker) = &self.waker {
+            // A full waker queue means that it is awake already.
+            let _ = waker.wake();
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! Settings of an engine.
+
+use crate::clock::Clock;
+use crate::fault::FaultConfig;
+use crate::wire_link::WireLink;
+use srdma_core::hca::HcaConfig;
+use std::net::IpAddr;
+
+/// What carries the packets.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum Transport {
+    /// UDP sockets of the kernel.
+    Udp,
+    /// A wire in memory, for simulated networks.
+    Wire(WireLink),
+}
+
+/// Settings of an engine.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct EngineConfig {
+    /// Local addresses, in GID table order.
+    pub addrs: Vec<IpAddr>,
+    /// Segmentation offload on send, where the kernel has it.
+    pub gso: bool,
+    /// Merged buffers on receive, where the kernel has it.
+    pub gro: bool,
+    /// Receive buffer of the sockets in bytes of the kernel's accounting; `None` for as much as it
+    /// allows.
+    pub rcvbuf_cap: Option<u32>,
+    /// Faults injected into what is received.
+    pub fault: Option<FaultConfig>,
+    /// What carries the packets.
+    pub transport: Transport,
+    /// Where time comes from.
+    pub clock: Clock,
+    /// The device. Its addresses and budgets are filled in here.
+    pub hca: HcaConfig,
+    /// Run a background thread. Without one, somebody has to drive.
+    pub background: bool,
+}
+
+impl Default for EngineConfig {
+    fn default() -> Self {
+        Self {
+            addrs: Vec::new(),
+            gso: true,
+            gro: true,
+            rcvbuf_cap: None,
+            fault: None,
+            transport: Transport::Udp,
+            clock: Clock::system(),
+            hca: HcaConfig::default(),
+            background: true,
+        }
+    }
+}

@@ -1,0 +1,197 @@
+//! What carries the packets of an engine: sockets, or a wire in memory.
+
+use super::config::{EngineConfig, Transport};
+use crate::error::NetError;
+use crate::fault::FaultInjector;
+use crate::offload::{GsoLimit, OffloadConfig};
+use crate::rx::RxRing;
+use crate::socket::{RoceSocket, SocketConfig};
+use crate::tx::{Sender, Sent};
+use crate::wire_link::WireLink;
+use srdma_core::hca::{Hca, LocalAddr};
+use srdma_core::rx::RxMeta;
+use srdma_core::time::Instant;
+use srdma_core::tx::{TxBatch, TxLimits};
+use std::os::fd::{AsRawFd, RawFd};
+
+/// Sockets on which nothing came lately are only looked at in every so many-th pass.
+const QUIET_PASSES: u32 = 16;
+/// Passes without a packet after which a socket is quiet.
+const QUIET_AFTER: u32 = 64;
+
+/// The sockets of a device.
+pub(super) struct UdpLink {
+    sockets: Vec<RoceSocket>,
+    /// Passes since each socket gave something.
+    quiet: Vec<u32>,
+    passes: u32,
+    rx: RxRing,
+    tx: Sender,
+    fault: Option<FaultInjector>,
+    segments: u16,
+}
+
+/// What carries the packets.
+pub(super) enum Link {
+    Udp(Box<UdpLink>),
+    Wire(WireLink),
+}
+
+/// Opens what `config` names, and the device on it.
+pub(super) fn open(config: EngineConfig) -> Result<(Link, Hca), NetError> {
+    let mut hca = config.hca;
+    let local = |ip, source_port| LocalAddr { ip, source_port };
+    let link = match config.transport {
+        Transport::Wire(wire) => {
+            hca.addrs = config.addrs.iter().map(|ip| local(*ip, wire.source_port())).collect();
+            if let Some(cap) = config.rcvbuf_cap {
+                hca.peer_budget = cap;
+                hca.read_budget = cap;
+            }
+            Link::Wire(wire)
+        }
+        Transport::Udp => {
+            let settings = SocketConfig {
+                rx_buffer: config.rcvbuf_cap,
+                offload: OffloadConfig { gso: config.gso, gro: config.gro },
+                ..SocketConfig::default()
+            };
+            let mut sockets = Vec::new();
+            for ip in &config.addrs {
+                sockets.push(RoceSocket::open(*ip, &settings)?);
+            }
+            let granted = sockets.iter().map(|socket| socket.buffers().rx).min();
+            // Half of it: other peers' packets and acknowledgements share the buffer.
+            hca.read_budget = granted.map_or(hca.read_budget, |bytes| bytes / 2);
+            hca.addrs = sockets.iter().map(|s| local(s.local(), s.tx_port())).collect();
+            let segments = match config.addrs.first() {
+                Some(ip) if config.gso => GsoLimit::probe(*ip).map_or(1, |limit| limit.packets),
+                _ => 1,
+            };
+            Link::Udp(Box::new(UdpLink {
+                quiet: vec![0; sockets.len()],
+                sockets,
+                passes: 0,
+                rx: RxRing::new(crate::rx::RX_BUFFERS),
+                tx: Sender::new(config.gso),
+                fault: config.fault.map(FaultInjector::new),
+                segments,
+            }))
+        }
+    };
+    Ok((link, Hca::new(hca)))
+}
+
+impl Link {
+    /// Takes what has arrived; returns how many buffers that was.
+    pub(super) fn receive(
+        &mut self,
+        now: Instant,
+        mut f: impl FnMut(&RxMeta, &[u8]),
+    ) -> usize {
+        match self {
+            Self::Wire(wire) => wire.receive(&mut f),
+            Self::Udp(udp) => udp.receive(now, f),
+        }
+    }
+
+    pub(super) fn send(&mut self, batch: &TxBatch<'_>) -> Sent {
+        match self {
+            Self::Wire(wire) => wire.send(batch),
+            Self::Udp(udp) => {
+                let UdpLink { tx, sockets, .. } = &mut **udp;
+                tx.send(sockets, batch)
+            }
+        }
+    }
+
+    /// Tells the arena what GSO can do.
+    pub(super) fn learn_limits(&self, limits: &mut TxLimits) {
+        match self {
+            Self::Wire(wire) => limits.max_segments = wire.max_segments(),
+            Self::Udp(udp) => {
+                limits.max_segments = udp.segments;
+                let refused = udp.tx.offload().lowered();
+                if refused.len() != limits.refused.len() {
+                    limits.refused = refused.to_vec();
+                }
+            }
+        }
+    }
+
+    /// When held packets are due.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        match self {
+            Self::Wire(_) => None,
+            Self::Udp(udp) => udp.fault.as_ref().and_then(FaultInjector::next_deadline),
+        }
+    }
+
+    /// What the background thread sleeps on.
+    pub(super) fn fds(&self) -> Vec<RawFd> {
+        match self {
+            Self::Wire(_) => Vec::new(),
+            Self::Udp(udp) => udp.sockets.iter().map(|s| s.rx_fd().as_raw_fd()).collect(),
+        }
+    }
+
+    /// Names and values.
+    /// Looks at every socket in the next pass: one of them woke us.
+    pub(super) fn look_everywhere(&mut self) {
+        if let Self::Udp(udp) = self {
+            udp.quiet.fill(0);
+        }
+    }
+
+    pub(super) fn counters(&self) -> Vec<(&'static str, u64)> {
+        match self {
+            Self::Wire(_) => Vec::new(),
+            Self::Udp(udp) => udp.counters(),
+        }
+    }
+}
+
+impl UdpLink {
+    fn receive(&mut self, now: Instant, mut f: impl FnMut(&RxMeta, &[u8])) -> usize {
+        self.passes = self.passes.wrapping_add(1);
+        let mut total = 0;
+        for (socket, quiet) in self.sockets.iter().zip(&mut self.quiet) {
+            if *quiet > QUIET_AFTER && !self.passes.is_multiple_of(QUIET_PASSES) {
+                continue;
+            }
+            let got = self.rx.receive(socket);
+            *quiet = if got == 0 { quiet.saturating_add(1) } else { 0 };
+            total += got;
+            match &mut self.fault {
+                None => self.rx.datagrams().for_each(|(meta, bytes)| f(meta, bytes)),
+                Some(fault) => {
+                    for (meta, bytes) in self.rx.datagrams() {
+                        fault.receive(now, meta, bytes, &mut f);
+                    }
+                }
+            }
+        }
+        if let Some(fault) = &mut self.fault {
+            fault.release(now, &mut f);
+        }
+        total
+    }
+
+    fn counters(&self) -> Vec<(&'static str, u64)> {
+        let (rx, tx) = (self.rx.counters(), self.tx.counters());
+        vec![
+            ("socket_rx_calls", rx.calls),
+            ("socket_rx_buffers", rx.buffers),
+            ("socket_rx_merged", rx.merged),
+            ("socket_rx_dropped_full", rx.dropped_full),
+            ("socket_rx_truncated", rx.dropped_truncated),
+            ("socket_tx_calls", tx.calls),
+            ("socket_tx_runs", tx.runs),
+            ("socket_tx_packets", tx.packets),
+            ("socket_tx_blocked", tx.blocked),
+            ("socket_tx_gso_lowered", tx.gso_lowered),
+            ("socket_tx_lost", tx.lost_too_long + tx.lost_forbidden + tx.lost_unreachable
+                + tx.lost_other + tx.lost_no_socket),
+        ]
+    }
+}
