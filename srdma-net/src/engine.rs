@@ -22,16 +22,17 @@ pub use config::{EngineConfig, Transport};
 
 use crate::clock::Clock;
 use crate::error::NetError;
+use crate::irq::Msix;
+use crate::spin::Callers;
 use link::Link;
-use srdma_core::hca::board::Board;
+use srdma_core::hca::board::{Board, Doorbell};
 use srdma_core::hca::{Acks, Hca};
-use srdma_core::hw::doorbell::Doorbell;
 use srdma_core::num::MsixVector;
 use srdma_core::time::Instant;
 use srdma_core::tx::TxArena;
 use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
 /// Send batches of one pass; more waits for the next, so that receiving is not starved.
 const BATCHES_PER_PASS: usize = 8;
@@ -42,9 +43,6 @@ const ACK_WAIT_NS: u64 = 100_000;
 /// Vectors that a device can have: one bit each in a pass's result.
 pub const MAX_VECTORS: u16 = 64;
 
-/// What runs when a vector fires.
-pub type Handler = Arc<dyn Fn() + Send + Sync>;
-
 /// The device and what it is driven with; behind the lock.
 pub(crate) struct Core {
     hca: Hca,
@@ -54,8 +52,6 @@ pub(crate) struct Core {
     acks_waited: bool,
     /// The socket refused the last batch.
     blocked: bool,
-    /// When something was received or sent last.
-    active_at: Instant,
 }
 
 /// What one pass did.
@@ -87,22 +83,24 @@ impl Core {
         while let Some(vector) = self.hca.poll_interrupt(now) {
             fired |= 1 << (vector.0 % MAX_VECTORS);
         }
-        let active = received > 0 || sent;
-        if active {
-            self.active_at = now;
+        Passed {
+            fired,
+            active: received > 0 || sent,
         }
-        Passed { fired, active }
     }
 
     fn transmit(&mut self, now: Instant, acks: Acks) -> bool {
         let mut any = false;
         self.blocked = false;
         for _ in 0..BATCHES_PER_PASS {
-            let Some(batch) = self.hca.poll_transmit(now, &mut self.arena, acks) else { break };
+            let Some(batch) = self.hca.poll_transmit(now, &mut self.arena, acks) else {
+                break;
+            };
             let token = batch.token;
             let sent = self.link.send(&batch);
             any |= sent.runs > 0;
-            self.hca.handle_transmitted(now, &self.arena, token, sent.runs);
+            self.hca
+                .handle_transmitted(now, &self.arena, token, sent.runs);
             self.link.learn_limits(&mut self.arena.limits);
             if sent.blocked {
                 self.blocked = true;
@@ -136,11 +134,11 @@ pub(crate) struct Shared {
     core: Mutex<Core>,
     board: Board,
     clock: Clock,
-    handlers: Box<[OnceLock<Handler>]>,
+    msix: Msix,
     waker: Option<mio::Waker>,
     stop: AtomicBool,
-    /// When a polling thread drove last, ns.
-    polled_at: AtomicU64,
+    /// When a polling thread drove last.
+    pollers: Callers,
     /// When the background thread means to wake, ns; 0 while it is awake.
     planned: AtomicU64,
     /// The background thread has let go of the sockets and looks in on a timer.
@@ -160,15 +158,18 @@ impl Engine {
         let clock = config.clock.clone();
         let background = config.background;
         let (link, hca) = link::open(config)?;
-        let poll = if background { Some(mio::Poll::new().map_err(NetError::Poll)?) } else { None };
+        let poll = if background {
+            Some(mio::Poll::new().map_err(NetError::Poll)?)
+        } else {
+            None
+        };
         let waker = match &poll {
             Some(poll) => Some(thread::waker(poll).map_err(NetError::Poll)?),
             None => None,
         };
-        let vectors = usize::from(hca.vectors().min(MAX_VECTORS));
+        let vectors = hca.vectors().min(MAX_VECTORS);
         let mut arena = TxArena::new().map_err(|_| NetError::OutOfMemory)?;
         link.learn_limits(&mut arena.limits);
-        let now = clock.now();
         let shared = Arc::new(Shared {
             core: Mutex::new(Core {
                 hca,
@@ -176,14 +177,13 @@ impl Engine {
                 arena,
                 acks_waited: false,
                 blocked: false,
-                active_at: now,
             }),
             board: Board::new(),
             clock,
-            handlers: (0..vectors).map(|_| OnceLock::new()).collect(),
+            msix: Msix::new(vectors),
             waker,
             stop: AtomicBool::new(false),
-            polled_at: AtomicU64::new(0),
+            pollers: Callers::new(),
             planned: AtomicU64::new(0),
             looking_in: AtomicBool::new(false),
         });
@@ -191,7 +191,10 @@ impl Engine {
             Some(poll) => Some(Arc::new(thread::start(&shared, poll)?)),
             None => None,
         };
-        Ok(Self { shared, _thread: thread })
+        Ok(Self {
+            shared,
+            _thread: thread,
+        })
     }
 
     /// Notes that there is something to do. The caller drives (or polls) afterwards; whoever holds
@@ -221,13 +224,18 @@ impl Engine {
         result
     }
 
-    /// What runs when `vector` fires, on the thread that ran the pass, after it let go of the
-    /// device. Once for each vector; false if it already has one, or there is no such vector.
-    pub fn set_handler(&self, vector: MsixVector, handler: Handler) -> bool {
+    /// What runs when `vector` fires; see [`msix`](Self::msix). False: there is no such vector.
+    pub fn set_handler(&self, vector: MsixVector, handler: Arc<dyn Fn() + Send + Sync>) -> bool {
         self.shared
-            .handlers
-            .get(usize::from(vector.0))
-            .is_some_and(|slot| slot.set(handler).is_ok())
+            .msix
+            .set_handler(vector, Some(Arc::new(move |_| handler())))
+    }
+
+    /// The interrupt vectors: a handler each, which runs on the thread that ran the pass after it
+    /// let go of the device, or an eventfd each.
+    #[must_use]
+    pub fn msix(&self) -> &Msix {
+        &self.shared.msix
     }
 
     /// The time of the engine's clock.
@@ -275,26 +283,28 @@ impl Shared {
     fn drive(&self, polling: bool) -> bool {
         // Pairs with the fence in `run`: either we get the lock, or its holder sees our doorbell.
         fence(Ordering::SeqCst);
-        let Some(core) = self.try_lock() else { return false };
+        let Some(core) = self.try_lock() else {
+            return false;
+        };
         self.run(core, polling);
         true
     }
 
     /// Passes until the board is clean; handlers run with the lock released.
-    fn run(&self, mut core: MutexGuard<'_, Core>, polling: bool) -> bool {
+    fn run<'a>(&'a self, mut core: MutexGuard<'a, Core>, polling: bool) -> bool {
         let mut active = false;
         loop {
             let now = self.clock.now();
             if polling {
-                self.polled_at.store(now.0, Ordering::Relaxed);
+                self.pollers.mark(now);
             }
             // Acknowledgements only wait where somebody looks in if the caller does not come back.
             let may_wait = polling && self.looking_in.load(Ordering::Relaxed);
             let passed = core.pass(now, &self.board, may_wait);
             active |= passed.active;
-            let wake = core.deadline(now).is_some_and(|at| {
-                at.0.saturating_add(1) < self.planned.load(Ordering::Relaxed)
-            });
+            let wake = core
+                .deadline(now)
+                .is_some_and(|at| at.0.saturating_add(1) < self.planned.load(Ordering::Relaxed));
             drop(core);
             if wake {
                 self.wake();
@@ -304,18 +314,18 @@ impl Shared {
             if !self.board.is_dirty() {
                 return active;
             }
-            let Some(again) = self.try_lock() else { return active };
+            let Some(again) = self.try_lock() else {
+                return active;
+            };
             core = again;
         }
     }
 
     fn handle(&self, mut fired: u64) {
         while fired != 0 {
-            let vector = fired.trailing_zeros() as usize;
+            let vector = u16::try_from(fired.trailing_zeros()).unwrap_or(0);
             fired &= fired - 1;
-            if let Some(handler) = self.handlers.get(vector).and_then(OnceLock::get) {
-                handler();
-            }
+            self.msix.raise(MsixVector(vector));
         }
     }
 

@@ -9,6 +9,15 @@ use std::net::IpAddr;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum NetError {
+    /// The allocator refused memory for batches.
+    #[error("out of memory")]
+    OutOfMemory,
+    /// The kernel has no epoll or eventfd left for us.
+    #[error("cannot set up waiting for packets; too many open files is the usual cause")]
+    Poll(#[source] io::Error),
+    /// The background thread did not start.
+    #[error("cannot start the engine thread; a limit on threads is the usual cause")]
+    Thread(#[source] io::Error),
     /// Somebody else owns UDP port 4791 on this address.
     #[error(
         "UDP port 4791 of {local} is in use. Owners may be the kernel's rdma_rxe (`rdma link` \

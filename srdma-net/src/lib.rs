@@ -19,6 +19,7 @@
 #![deny(unsafe_code)]
 
 pub mod clock;
+pub mod engine;
 pub mod error;
 pub mod fault;
 pub mod irq;
@@ -33,5 +34,6 @@ mod testing;
 pub mod tx;
 pub mod wire_link;
 
+pub use engine::{Engine, EngineConfig, Transport};
 pub use error::NetError;
 pub use sys::eventfd::EventFd;

@@ -1,7 +1,7 @@
 //! Settings of a device, fixed when it is made.
 
-use crate::obj::arm::ArmModel;
 use crate::limits;
+use crate::obj::arm::ArmModel;
 use crate::obj::port::{LinkState, Mtu, Port};
 use std::net::IpAddr;
 

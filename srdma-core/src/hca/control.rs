@@ -26,9 +26,13 @@ impl Hca {
     /// Executes what stands in the control queue: at most a ring of it, so that a driver that keeps
     /// writing cannot hold the device.
     pub(super) fn run_cqp(&mut self, now: Instant) {
-        let Some(mut cqp) = self.cqp.take() else { return };
+        let Some(mut cqp) = self.cqp.take() else {
+            return;
+        };
         for _ in 0..cqp.size() {
-            let Some(fetched) = cqp.fetch(&mut self.dev.cqs) else { break };
+            let Some(fetched) = cqp.fetch(&mut self.dev.cqs) else {
+                break;
+            };
             let status = match &fetched.cmd {
                 Ok(cmd) => match self.dev.control().dispatch(cmd) {
                     Dispatch::Done(status) => status,

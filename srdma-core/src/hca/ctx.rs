@@ -67,7 +67,11 @@ pub(crate) struct ReadCredit {
 
 impl ReadCredit {
     pub(crate) const fn new(limit: u32) -> Self {
-        Self { limit, in_flight: 0, waiting: VecDeque::new() }
+        Self {
+            limit,
+            in_flight: 0,
+            waiting: VecDeque::new(),
+        }
     }
 
     /// Takes `cost`; false if there is no room. One request always fits an idle device.

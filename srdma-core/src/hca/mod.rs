@@ -7,13 +7,13 @@
 
 pub mod board;
 pub mod config;
+mod control;
 pub mod counters;
 pub(crate) mod ctx;
 pub mod events;
 pub mod msix;
 pub(crate) mod peer;
 pub(crate) mod qp_ctl;
-mod control;
 mod rx;
 pub(crate) mod timer;
 mod tx;
@@ -22,12 +22,12 @@ pub use config::{HcaConfig, LocalAddr};
 pub use tx::Acks;
 
 use crate::cqp::Cqp;
+use crate::hca::board::Doorbell;
 use crate::hca::counters::Counters;
 use crate::hca::ctx::{Ctx, ReadCredit, Turn};
 use crate::hca::events::Events;
 use crate::hca::peer::PeerTable;
 use crate::hca::timer::Timers;
-use crate::hca::board::Doorbell;
 use crate::mem::{HostFault, HostMap, MrTable};
 use crate::num::{MsixVector, Qpn};
 use crate::obj::ah::AhTable;
@@ -221,8 +221,12 @@ impl Hca {
     }
 
     fn ring_sq(&mut self, now: Instant, qpn: Qpn) {
-        let Some(slot) = self.qps.find(qpn.value()) else { return };
-        let Some(qp) = self.qps.get_mut(slot) else { return };
+        let Some(slot) = self.qps.find(qpn.value()) else {
+            return;
+        };
+        let Some(qp) = self.qps.get_mut(slot) else {
+            return;
+        };
         let mut ctx = self.dev.ctx(now);
         match qp.state {
             QpState::Rts | QpState::Sqd => qp.make_ready(&mut ctx),
@@ -234,7 +238,9 @@ impl Hca {
     /// Time has reached (or passed) the last [`poll_timeout`](Self::poll_timeout).
     pub fn handle_timeout(&mut self, now: Instant) {
         while let Some((at, slot)) = self.timers.pop(now) {
-            let Some(qp) = self.qps.get_mut(slot) else { continue };
+            let Some(qp) = self.qps.get_mut(slot) else {
+                continue;
+            };
             if self.timers.is_due(slot, &mut qp.timer, at, now) {
                 let mut ctx = self.dev.ctx(now);
                 qp.on_timer(&mut ctx);
@@ -255,10 +261,14 @@ impl Hca {
     /// When to call [`handle_timeout`](Self::handle_timeout).
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        [self.timers.next(), self.dev.events.next_deadline(), self.dev.cqs.next_deadline()]
-            .into_iter()
-            .flatten()
-            .min()
+        [
+            self.timers.next(),
+            self.dev.events.next_deadline(),
+            self.dev.cqs.next_deadline(),
+        ]
+        .into_iter()
+        .flatten()
+        .min()
     }
 
     /// Completions written so far.

@@ -39,7 +39,11 @@ pub(crate) struct PeerTable {
 impl PeerTable {
     /// `budget`: bytes of socket memory that one peer may hold of ours.
     pub(crate) fn new(budget: u32) -> Self {
-        Self { peers: Slab::new(), by_addr: HashMap::new(), budget }
+        Self {
+            peers: Slab::new(),
+            by_addr: HashMap::new(),
+            budget,
+        }
     }
 
     /// The peer at `addr`, counted.
@@ -50,7 +54,12 @@ impl PeerTable {
             }
             return id;
         }
-        let peer = Peer { addr, users: 1, in_flight: 0, waiting: VecDeque::new() };
+        let peer = Peer {
+            addr,
+            users: 1,
+            in_flight: 0,
+            waiting: VecDeque::new(),
+        };
         let id = u32::try_from(self.peers.insert(peer)).unwrap_or(u32::MAX);
         self.by_addr.insert(addr, id);
         id
@@ -58,7 +67,9 @@ impl PeerTable {
 
     /// Gives one use back.
     pub(crate) fn release(&mut self, id: u32) {
-        let Some(peer) = self.peers.get_mut(id as usize) else { return };
+        let Some(peer) = self.peers.get_mut(id as usize) else {
+            return;
+        };
         peer.users -= 1;
         if peer.users == 0 {
             let addr = peer.addr;
@@ -69,7 +80,9 @@ impl PeerTable {
 
     /// Takes `cost` of the budget; false if there is no room. One packet always fits an idle peer.
     pub(crate) fn charge(&mut self, id: u32, cost: u32) -> bool {
-        let Some(peer) = self.peers.get_mut(id as usize) else { return true };
+        let Some(peer) = self.peers.get_mut(id as usize) else {
+            return true;
+        };
         if peer.in_flight > 0 && peer.in_flight + cost > self.budget {
             return false;
         }
@@ -79,7 +92,9 @@ impl PeerTable {
 
     /// Gives `cost` back and returns the QPs that may go on.
     pub(crate) fn refund(&mut self, id: u32, cost: u32, ready: &mut VecDeque<Turn>) {
-        let Some(peer) = self.peers.get_mut(id as usize) else { return };
+        let Some(peer) = self.peers.get_mut(id as usize) else {
+            return;
+        };
         debug_assert!(peer.in_flight >= cost, "refund of more than was charged");
         peer.in_flight = peer.in_flight.saturating_sub(cost);
         if !peer.waiting.is_empty() && peer.in_flight < self.budget {

@@ -88,7 +88,8 @@ impl Device {
         };
         let sq_bytes = ctx.sq_quanta as usize * QUANTUM_BYTES;
         let sq = self.host.words(ctx.sq_addr, sq_bytes).map_err(bad_memory)?;
-        let sq = SqConsumer::new(sq, ctx.sq_quanta).map_err(|_| refuse(CqpMinor::INVALID_COMMAND))?;
+        let sq =
+            SqConsumer::new(sq, ctx.sq_quanta).map_err(|_| refuse(CqpMinor::INVALID_COMMAND))?;
         let rq = if srq.is_some() {
             None
         } else {
@@ -109,7 +110,10 @@ impl Device {
                 cookie: ctx.completion_context,
             },
             state: QpState::Reset,
-            conn: Conn { mtu: u32::from(self.port.mtu.bytes()), ..Conn::default() },
+            conn: Conn {
+                mtu: u32::from(self.port.mtu.bytes()),
+                ..Conn::default()
+            },
             sq,
             rq,
             req: Requester::new(),
@@ -179,7 +183,11 @@ impl Device {
 
     /// Finds the local address of the GID and interns the path.
     fn connect(&mut self, qp: &mut Qp, ctx: &QpContext) -> Outcome {
-        let entry = *self.port.gids.get(ctx.gid_index).ok_or(refuse(CqpMinor::INVALID_COMMAND))?;
+        let entry = *self
+            .port
+            .gids
+            .get(ctx.gid_index)
+            .ok_or(refuse(CqpMinor::INVALID_COMMAND))?;
         if entry.addr.is_ipv4() != ctx.dest_ip.is_ipv4() {
             return Err(refuse(CqpMinor::INVALID_COMMAND));
         }
@@ -188,7 +196,11 @@ impl Device {
             local: entry.addr,
             source_port: entry.tx_port,
             tclass: ctx.traffic_class,
-            hop_limit: if ctx.hop_limit == 0 { 64 } else { ctx.hop_limit },
+            hop_limit: if ctx.hop_limit == 0 {
+                64
+            } else {
+                ctx.hop_limit
+            },
         };
         let (paths, peers) = (&mut self.paths, &mut self.peers);
         let path = paths.acquire(key, || peers.acquire(key.target));
@@ -219,7 +231,10 @@ impl Device {
         // Type 2 windows belong to this life of the queue pair.
         ctx.regions.free_windows_of(qp.id.qpn);
         self.disconnect(qp);
-        qp.conn = Conn { mtu: u32::from(self.port.mtu.bytes()), ..Conn::default() };
+        qp.conn = Conn {
+            mtu: u32::from(self.port.mtu.bytes()),
+            ..Conn::default()
+        };
         qp.req = Requester::new();
         qp.rsp = Responder::new();
         qp.sq.reset();
@@ -252,8 +267,10 @@ impl Hca {
             qp.id.slot = slot;
         }
         let _ = self.dev.pds.add_user(ctx.pd);
-        let (send_cq, recv_cq, srq) =
-            self.qps.get(slot).map_or((Slot::NONE, Slot::NONE, None), |qp| {
+        let (send_cq, recv_cq, srq) = self
+            .qps
+            .get(slot)
+            .map_or((Slot::NONE, Slot::NONE, None), |qp| {
                 (qp.id.send_cq, qp.id.recv_cq, qp.id.srq)
             });
         self.dev.cqs.add_user(send_cq);
@@ -267,13 +284,17 @@ impl Hca {
     // rule: roce-129
     // rule: roce-130
     pub(crate) fn modify_qp(&mut self, cmd: &QpCmd, now: Instant) -> Outcome {
-        let slot = self.qps.find(cmd.qpn.value()).ok_or(refuse(CqpMinor::INVALID_ID))?;
+        let slot = self
+            .qps
+            .find(cmd.qpn.value())
+            .ok_or(refuse(CqpMinor::INVALID_ID))?;
         let Some(qp) = self.qps.get_mut(slot) else {
             return Err(refuse(CqpMinor::INVALID_ID));
         };
         let to = state_of(cmd.next_state).ok_or(refuse(CqpMinor::INVALID_COMMAND))?;
         let from = qp.state;
-        attr::check(qp.id.kind, from, to, cmd.mask).map_err(|_| refuse(CqpMinor::INVALID_COMMAND))?;
+        attr::check(qp.id.kind, from, to, cmd.mask)
+            .map_err(|_| refuse(CqpMinor::INVALID_COMMAND))?;
         let device = &mut self.dev;
         if to == QpState::Reset {
             device.reset(qp, now);
@@ -311,7 +332,10 @@ impl Hca {
         if self.dev.mcast.is_attached(qpn) {
             return Err(refuse(CqpMinor::IN_USE));
         }
-        let mut qp = self.qps.remove(qpn.value()).ok_or(refuse(CqpMinor::INVALID_ID))?;
+        let mut qp = self
+            .qps
+            .remove(qpn.value())
+            .ok_or(refuse(CqpMinor::INVALID_ID))?;
         self.dev.reset(&mut qp, now);
         let _ = self.dev.pds.remove_user(qp.id.pd);
         self.dev.cqs.remove_user(qp.id.send_cq);
@@ -331,7 +355,13 @@ impl Hca {
         if !matches!(qp.state, QpState::Err | QpState::Sqe) {
             return Err(refuse(CqpMinor::INVALID_STATE));
         }
-        let code = |code: FlushCode| if cmd.user_codes { code } else { FlushCode::GENERAL };
+        let code = |code: FlushCode| {
+            if cmd.user_codes {
+                code
+            } else {
+                FlushCode::GENERAL
+            }
+        };
         let mut ctx = self.dev.ctx(now);
         let sq = cmd.sq.is_some_and(|c| qp.flush_sq(&mut ctx, code(c)));
         let rq = cmd.rq.is_some_and(|c| qp.flush_rq(&mut ctx, code(c)));
@@ -343,7 +373,10 @@ impl Hca {
 
     /// SUSPEND_QP: the send queue drains, and an event says when it has.
     pub(crate) fn suspend_qp(&mut self, qpn: Qpn, now: Instant) -> Outcome {
-        let qp = self.qps.by_number_mut(qpn.value()).ok_or(refuse(CqpMinor::INVALID_ID))?;
+        let qp = self
+            .qps
+            .by_number_mut(qpn.value())
+            .ok_or(refuse(CqpMinor::INVALID_ID))?;
         if qp.state != QpState::Rts {
             return Err(refuse(CqpMinor::INVALID_STATE));
         }
@@ -355,7 +388,10 @@ impl Hca {
 
     /// RESUME_QP: the send queue goes on.
     pub(crate) fn resume_qp(&mut self, qpn: Qpn, now: Instant) -> Outcome {
-        let qp = self.qps.by_number_mut(qpn.value()).ok_or(refuse(CqpMinor::INVALID_ID))?;
+        let qp = self
+            .qps
+            .by_number_mut(qpn.value())
+            .ok_or(refuse(CqpMinor::INVALID_ID))?;
         if qp.state != QpState::Sqd {
             return Err(refuse(CqpMinor::INVALID_STATE));
         }
@@ -369,18 +405,23 @@ fn insert(qps: &mut Table<Box<Qp>>, qp: Box<Qp>) -> Result<Slot, Refusal> {
     if qps.len() >= crate::limits::MAX_QP as usize {
         return Err(refuse(CqpMinor::INVALID_MEMORY));
     }
-    qps.insert(qp.id.qpn.value(), qp).map_err(|_| refuse(CqpMinor::INVALID_ID))
+    qps.insert(qp.id.qpn.value(), qp)
+        .map_err(|_| refuse(CqpMinor::INVALID_ID))
 }
 
 /// Attributes whose values are out of range refuse the whole command.
 fn check_values(device: &Device, mask: AttrMask, ctx: &QpContext) -> Outcome {
-    let mtu_ok = ctx.path_mtu.is_power_of_two()
-        && (256..=device.port.mtu.bytes()).contains(&ctx.path_mtu);
+    let mtu_ok =
+        ctx.path_mtu.is_power_of_two() && (256..=device.port.mtu.bytes()).contains(&ctx.path_mtu);
     if mask.contains(AttrMask::PATH_MTU) && !mtu_ok {
         return Err(refuse(CqpMinor::INVALID_COMMAND));
     }
     if mask.contains(AttrMask::AV) {
-        let entry = device.port.gids.get(ctx.gid_index).ok_or(refuse(CqpMinor::INVALID_COMMAND))?;
+        let entry = device
+            .port
+            .gids
+            .get(ctx.gid_index)
+            .ok_or(refuse(CqpMinor::INVALID_COMMAND))?;
         if entry.addr.is_ipv4() != ctx.dest_ip.is_ipv4() || ctx.dest_ip.is_unspecified() {
             return Err(refuse(CqpMinor::INVALID_COMMAND));
         }

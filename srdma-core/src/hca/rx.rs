@@ -37,7 +37,9 @@ pub(super) struct Flows {
 
 impl Flows {
     pub(super) fn new() -> Self {
-        Self { slots: (0..FLOWS).map(|_| None).collect() }
+        Self {
+            slots: (0..FLOWS).map(|_| None).collect(),
+        }
     }
 
     /// The entry of the flow that `meta` belongs to, made if it is not there.
@@ -112,7 +114,9 @@ impl Hca {
                 return;
             }
         };
-        let Some(flow) = self.flows.find(meta) else { return };
+        let Some(flow) = self.flows.find(meta) else {
+            return;
+        };
         let ip_id = match icrc::verify(&flow.icrc, bytes, hint) {
             IcrcCheck::Good { ip_id } => ip_id,
             IcrcCheck::DfClear { ip_id } => {
@@ -175,7 +179,9 @@ impl Hca {
             self.dev.counters.unknown_qpn += 1;
             return;
         };
-        let Some(qp) = self.qps.get_mut(slot) else { return };
+        let Some(qp) = self.qps.get_mut(slot) else {
+            return;
+        };
         let wanted = match qp.id.kind {
             QpType::Rc => Service::Rc,
             QpType::Uc => Service::Uc,
@@ -227,7 +233,9 @@ impl Hca {
         ip_id: u16,
         slot: Slot,
     ) {
-        let Some(qp) = self.qps.get_mut(slot) else { return };
+        let Some(qp) = self.qps.get_mut(slot) else {
+            return;
+        };
         if !matches!(qp.id.kind, QpType::Ud | QpType::Gsi) {
             self.dev.counters.wrong_service += 1;
             return;

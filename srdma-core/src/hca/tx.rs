@@ -33,7 +33,9 @@ impl Hca {
     ) -> Option<TxBatch<'a>> {
         arena.reset();
         while arena.has_room(MAX_PIECES) {
-            let Some(turn) = self.dev.ready.pop_front() else { break };
+            let Some(turn) = self.dev.ready.pop_front() else {
+                break;
+            };
             if self.take_turn(now, turn, arena) {
                 break;
             }
@@ -50,7 +52,9 @@ impl Hca {
 
     /// One queue pair's turn. True if the arena is full.
     fn take_turn(&mut self, now: Instant, turn: Turn, arena: &mut TxArena) -> bool {
-        let Some(qp) = self.qps.get_mut(turn.qp) else { return false };
+        let Some(qp) = self.qps.get_mut(turn.qp) else {
+            return false;
+        };
         if turn.waited {
             qp.req.waiting = false;
         } else {
@@ -61,7 +65,10 @@ impl Hca {
         let full = emitted == Emitted::Full;
         if emitted != Emitted::Idle && !qp.queued {
             qp.queued = true;
-            let again = Turn { qp: turn.qp, waited: false };
+            let again = Turn {
+                qp: turn.qp,
+                waited: false,
+            };
             if full {
                 ctx.ready.push_front(again);
             } else {
@@ -74,8 +81,12 @@ impl Hca {
 
     fn send_acks(&mut self, now: Instant, arena: &mut TxArena) {
         while arena.has_room(1) {
-            let Some(slot) = self.dev.acks.pop_front() else { return };
-            let Some(qp) = self.qps.get_mut(slot) else { continue };
+            let Some(slot) = self.dev.acks.pop_front() else {
+                return;
+            };
+            let Some(qp) = self.qps.get_mut(slot) else {
+                continue;
+            };
             qp.ack_queued = false;
             let mut ctx = self.dev.ctx(now);
             if qp.emit_ack(&mut ctx, arena) == Emitted::Full {
@@ -106,7 +117,9 @@ impl Hca {
         assert_eq!(token, arena.token(), "batches are answered one by one");
         let mut last: Option<Slot> = None;
         for mark in arena.marks().iter().rev() {
-            let Some(qp) = self.qps.get_mut(mark.qp) else { continue };
+            let Some(qp) = self.qps.get_mut(mark.qp) else {
+                continue;
+            };
             let mut ctx = self.dev.ctx(now);
             if (mark.run as usize) >= runs_sent {
                 qp.on_unsent(mark, &mut ctx);

@@ -85,7 +85,7 @@ impl<'a> Grant<'a> {
     /// The memory as an entry of a gather list.
     #[inline]
     #[must_use]
-    pub const fn seg(&self) -> Seg<'a> {
+    pub fn seg(&self) -> Seg<'a> {
         self.span.seg()
     }
 

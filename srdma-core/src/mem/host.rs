@@ -210,7 +210,11 @@ impl HostRange {
     /// The whole range as a window.
     #[must_use]
     pub const fn whole(&self) -> Span<'_> {
-        Span { base: self.base, len: self.len, _life: core::marker::PhantomData }
+        Span {
+            base: self.base,
+            len: self.len,
+            _life: core::marker::PhantomData,
+        }
     }
 
     /// A bounded window for one use, without the reference count.
@@ -246,7 +250,11 @@ impl<'a> Span<'a> {
     /// A window of no bytes.
     #[must_use]
     pub const fn empty() -> Self {
-        Self { base: core::ptr::null_mut(), len: 0, _life: core::marker::PhantomData }
+        Self {
+            base: core::ptr::null_mut(),
+            len: 0,
+            _life: core::marker::PhantomData,
+        }
     }
 
     /// Length in bytes.
@@ -360,12 +368,20 @@ impl<'a> Span<'a> {
     ///
     /// If the bytes do not fit: the caller checked lengths, so this is our own bug.
     pub fn copy_span(&self, offset: usize, source: Span<'_>) {
-        assert!(offset.checked_add(source.len).is_some_and(|end| end <= self.len));
+        assert!(
+            offset
+                .checked_add(source.len)
+                .is_some_and(|end| end <= self.len)
+        );
         // SAFETY: why needed: both sides may change under us, so neither can be a slice. Why sound:
         // both windows are kept mapped by their lifetimes, the target holds the bytes (asserted),
         // and `copy` allows overlap.
         unsafe {
-            core::ptr::copy(source.base.cast_const(), self.base.wrapping_add(offset), source.len);
+            core::ptr::copy(
+                source.base.cast_const(),
+                self.base.wrapping_add(offset),
+                source.len,
+            );
         }
     }
 
@@ -386,7 +402,7 @@ impl<'a> Span<'a> {
 
     /// The window as an entry of a gather list.
     #[must_use]
-    pub const fn seg(&self) -> crate::tx::Seg<'a> {
+    pub fn seg(&self) -> crate::tx::Seg<'a> {
         crate::tx::Seg::from_raw(self.base.cast_const(), self.len)
     }
 

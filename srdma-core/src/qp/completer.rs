@@ -96,7 +96,9 @@ impl Qp {
             return;
         }
         self.retire(ctx);
-        let Some((number, work)) = self.current_response() else { return };
+        let Some((number, work)) = self.current_response() else {
+            return;
+        };
         let bad = Cause::new(FlushCode::REM_OP, AeCode::ROCE_RSP_LENGTH_ERROR).bad_response();
         let offset = work.0;
         let stored = match (work.1, packet.info().verb) {
@@ -139,11 +141,18 @@ impl Qp {
     /// The WQE that the response at `una` belongs to: its number, and (offset, kind, length).
     fn current_response(&self) -> Option<(u64, (u64, Kind, u32))> {
         let una = self.req.una;
-        let at = self.req.inflight.iter().position(|w| w.packets > 0 && w.end().since(una) > 0)?;
+        let at = self
+            .req
+            .inflight
+            .iter()
+            .position(|w| w.packets > 0 && w.end().since(una) > 0)?;
         let work = self.req.inflight.get(at)?;
         let index = u64::try_from(una.since(work.first)).ok()?;
         let number = self.req.retired + at as u64;
-        Some((number, (index * u64::from(self.conn.mtu), work.kind, work.len)))
+        Some((
+            number,
+            (index * u64::from(self.conn.mtu), work.kind, work.len),
+        ))
     }
 
     /// Places response bytes at `offset` of the local buffers of WQE `number`.
@@ -157,8 +166,15 @@ impl Qp {
         if self.req.read_of != Some(number) {
             let index = self.req.ctx_of(number).map_or(0, |work| work.index);
             self.req.read_of = None;
-            if self.sq.read_at(u32::from(index), &mut self.req.read).is_err() {
-                return Err(Cause::new(FlushCode::LOC_QP_OP, AeCode::WQE_INVALID_PARAMETER));
+            if self
+                .sq
+                .read_at(u32::from(index), &mut self.req.read)
+                .is_err()
+            {
+                return Err(Cause::new(
+                    FlushCode::LOC_QP_OP,
+                    AeCode::WQE_INVALID_PARAMETER,
+                ));
             }
             self.req.read_of = Some(number);
         }
@@ -177,11 +193,12 @@ impl Qp {
                 Ok(())
             },
         )
-        .map_err(|fault: KeyFault| {
-            Cause::new(FlushCode::PROT, AeCode(fault.ae_code()))
-        })?;
+        .map_err(|fault: KeyFault| Cause::new(FlushCode::PROT, AeCode(fault.ae_code())))?;
         if from < bytes.len() {
-            return Err(Cause::new(FlushCode::LOC_LEN, AeCode::WQE_INVALID_FRAG_DATA));
+            return Err(Cause::new(
+                FlushCode::LOC_LEN,
+                AeCode::WQE_INVALID_FRAG_DATA,
+            ));
         }
         Ok(())
     }
@@ -204,9 +221,17 @@ impl Qp {
                 result = Err(Gap);
                 break;
             }
-            let to = if target.since(work.end()) < 0 { target } else { work.end() };
+            let to = if target.since(work.end()) < 0 {
+                target
+            } else {
+                work.end()
+            };
             // What was given up by going back was refunded then.
-            let charged = if to.since(self.req.sent) > 0 { self.req.sent } else { to };
+            let charged = if to.since(self.req.sent) > 0 {
+                self.req.sent
+            } else {
+                to
+            };
             let packet = |psn: Psn| u32::try_from(psn.since(work.first)).unwrap_or(0);
             let cost = work.cost(packet(una), packet(charged), mtu);
             if cost > 0 {
@@ -279,7 +304,11 @@ impl Qp {
                     psn: work.first,
                     ..CqeInfo::default()
                 };
-                if ctx.cqs.post(ctx.events, self.id.send_cq, &cqe, ctx.now).is_err() {
+                if ctx
+                    .cqs
+                    .post(ctx.events, self.id.send_cq, &cqe, ctx.now)
+                    .is_err()
+                {
                     self.cq_overrun(ctx);
                     return;
                 }

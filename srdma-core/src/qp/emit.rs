@@ -16,8 +16,8 @@ use crate::hw::wqe::SqOp;
 use crate::limits::MAX_SGE;
 use crate::mem::{Access, KeyFault, MrTable, Sge, Span};
 use crate::num::{PdId, Psn, Qkey, Qpn};
-use crate::time::ack_timeout_ns;
 use crate::obj::ah::{AddressVector, AhFault};
+use crate::time::ack_timeout_ns;
 use crate::tx::TxArena;
 use crate::tx::arena::{MarkKind, Payload};
 use crate::tx::path::PathKey;
@@ -50,7 +50,10 @@ pub(crate) fn gather<'a>(
     offset: u64,
     len: usize,
 ) -> Result<Pieces<'a>, KeyFault> {
-    let mut pieces = Pieces { spans: [Span::empty(); MAX_SGE + 1], count: 0 };
+    let mut pieces = Pieces {
+        spans: [Span::empty(); MAX_SGE + 1],
+        count: 0,
+    };
     crate::mem::sge::for_each_piece(sges, offset, len, |sge, addr, piece_len| {
         let grant = regions.check_local(sge.lkey, pd, Access::LOCAL_READ, addr, piece_len)?;
         if let Some(slot) = pieces.spans.get_mut(pieces.count) {
@@ -98,7 +101,9 @@ impl Qp {
             );
         };
         let reliable = self.id.kind == QpType::Rc;
-        let Some(path) = ctx.paths.get(path_id) else { return Step::Stop };
+        let Some(path) = ctx.paths.get(path_id) else {
+            return Step::Stop;
+        };
         if reliable && !ctx.peers.charge(path.peer, packet_cost(len)) {
             if !self.req.waiting {
                 self.req.waiting = true;
@@ -114,11 +119,19 @@ impl Qp {
         let pushed = match self.req.cmd.inline_data() {
             Some(bytes) => {
                 let from = usize::try_from(offset).unwrap_or(usize::MAX);
-                let part = bytes.get(from..from.saturating_add(len as usize)).unwrap_or(&[]);
+                let part = bytes
+                    .get(from..from.saturating_add(len as usize))
+                    .unwrap_or(&[]);
                 Ok(arena.push(path, mark, &mut emit, Payload::Bytes(part)))
             }
-            None => gather(ctx.regions, self.id.pd, self.req.cmd.sges.as_slice(), offset, len as usize)
-                .map(|pieces| arena.push(path, mark, &mut emit, Payload::Spans(pieces.as_slice()))),
+            None => gather(
+                ctx.regions,
+                self.id.pd,
+                self.req.cmd.sges.as_slice(),
+                offset,
+                len as usize,
+            )
+            .map(|pieces| arena.push(path, mark, &mut emit, Payload::Spans(pieces.as_slice()))),
         };
         match pushed {
             Ok(true) => {
@@ -149,13 +162,20 @@ impl Qp {
             return Ok((self.conn.path.ok_or(lost)?, self.conn.remote_qpn, None));
         }
         let ud = self.req.cmd.ud;
-        let av = *ctx.ahs.resolve(ud.ah, self.id.pd).map_err(|fault| match fault {
-            AhFault::BadPd => Cause::new(FlushCode::LOC_QP_OP, AeCode::UDA_XMIT_BAD_PD),
-            _ => lost,
-        })?;
+        let av = *ctx
+            .ahs
+            .resolve(ud.ah, self.id.pd)
+            .map_err(|fault| match fault {
+                AhFault::BadPd => Cause::new(FlushCode::LOC_QP_OP, AeCode::UDA_XMIT_BAD_PD),
+                _ => lost,
+            })?;
         let path = self.datagram_path(ctx, &av).ok_or(lost)?;
         // A privileged Q_Key in the request selects the queue pair's own.  [RoCEv2 2.12]
-        let qkey = if ud.qkey.0 & 0x8000_0000 == 0 { ud.qkey } else { self.conn.qkey };
+        let qkey = if ud.qkey.0 & 0x8000_0000 == 0 {
+            ud.qkey
+        } else {
+            self.conn.qkey
+        };
         Ok((path, ud.dest, Some(qkey)))
     }
 
@@ -209,11 +229,17 @@ impl Qp {
     ) {
         let cmd = &self.req.cmd;
         if let Some(qkey) = qkey {
-            emit.deth = Some(Deth { qkey, source: self.id.qpn });
+            emit.deth = Some(Deth {
+                qkey,
+                source: self.id.qpn,
+            });
         }
         if first && matches!(cmd.op, SqOp::WRITE | SqOp::WRITE_SOL) {
-            emit.reth =
-                Some(Reth { addr: cmd.remote_addr, rkey: cmd.rkey, len: work.len });
+            emit.reth = Some(Reth {
+                addr: cmd.remote_addr,
+                rkey: cmd.rkey,
+                len: work.len,
+            });
         }
         if last {
             emit.bth.solicited = cmd.solicited;
@@ -237,7 +263,9 @@ impl Qp {
         let chunk = self.req.read_chunk.max(1);
         let packets = (chunk - index % chunk).min(work.packets - index);
         let offset = u64::from(index) * u64::from(mtu);
-        let len = u64::from(work.len).saturating_sub(offset).min(u64::from(packets) * u64::from(mtu));
+        let len = u64::from(work.len)
+            .saturating_sub(offset)
+            .min(u64::from(packets) * u64::from(mtu));
         let len = u32::try_from(len).unwrap_or(u32::MAX);
         let cost = read_cost(len, packets);
         if !ctx.read_credit.charge(cost) {
@@ -261,7 +289,10 @@ impl Qp {
             ctx.read_credit.refund(cost, ctx.ready);
             return Step::Full;
         }
-        self.req.reads.push_back(ReadReq { last: psn.add(packets - 1), cost });
+        self.req.reads.push_back(ReadReq {
+            last: psn.add(packets - 1),
+            cost,
+        });
         self.advance_sent(ctx, psn, packets, work.packets);
         Step::Sent(64)
     }
@@ -286,7 +317,11 @@ impl Qp {
         emit.bth.ack_req = true;
         let mut operand = [0u8; 8];
         let payload = if work.kind == Kind::AtomicWrite {
-            emit.reth = Some(Reth { addr: cmd.remote_addr, rkey, len: 8 });
+            emit.reth = Some(Reth {
+                addr: cmd.remote_addr,
+                rkey,
+                len: 8,
+            });
             if let Some(bytes) = cmd.inline_data().and_then(|bytes| bytes.get(..8)) {
                 operand.copy_from_slice(bytes);
             }
@@ -316,7 +351,9 @@ impl Qp {
         psn: Psn,
         payload: Payload<'_>,
     ) -> bool {
-        let Some(path) = self.conn.path.and_then(|id| ctx.paths.get(id)) else { return false };
+        let Some(path) = self.conn.path.and_then(|id| ctx.paths.get(id)) else {
+            return false;
+        };
         let mark = (self.id.slot, MarkKind::Request(psn.value()));
         let pushed = arena.push(path, mark, emit, payload);
         ctx.counters.sent_pkts += u64::from(pushed);

@@ -31,7 +31,9 @@ impl Qp {
         }
         let number = self.req.end();
         let index = sq_index(self.sq.index());
-        let Some(parsed) = self.sq.read(&mut self.req.cmd) else { return false };
+        let Some(parsed) = self.sq.read(&mut self.req.cmd) else {
+            return false;
+        };
         self.sq.advance(&self.req.cmd);
         self.req.cmd_of = Some(number);
         let cause = match parsed {
@@ -40,8 +42,16 @@ impl Qp {
         };
         let cmd = &self.req.cmd;
         let (kind, len) = cause.map_or((Kind::Local, 0), |admitted| admitted);
-        let packets = if kind == Kind::Local { 0 } else { packets_of(len, self.conn.mtu) };
-        let packets = if matches!(kind, Kind::Atomic | Kind::AtomicWrite) { 1 } else { packets };
+        let packets = if kind == Kind::Local {
+            0
+        } else {
+            packets_of(len, self.conn.mtu)
+        };
+        let packets = if matches!(kind, Kind::Atomic | Kind::AtomicWrite) {
+            1
+        } else {
+            packets
+        };
         let first = self.req.next;
         self.req.next = first.add(packets);
         self.req.inflight.push_back(SendCtx {
@@ -66,13 +76,19 @@ impl Qp {
         if self.req.cmd_of == Some(number) {
             return true;
         }
-        let Some(work) = self.req.ctx_of(number) else { return false };
+        let Some(work) = self.req.ctx_of(number) else {
+            return false;
+        };
         if matches!(work.local, Local::Failed(_)) {
             return true;
         }
         let index = work.index;
         self.req.cmd_of = None;
-        if self.sq.read_at(u32::from(index), &mut self.req.cmd).is_err() {
+        if self
+            .sq
+            .read_at(u32::from(index), &mut self.req.cmd)
+            .is_err()
+        {
             // The program overwrote a WQE that it had posted; only its own QP suffers.
             let cause = Cause::new(FlushCode::LOC_QP_OP, AeCode::WQE_INVALID_PARAMETER);
             if let Some(work) = self.req.ctx_of_mut(number) {
@@ -89,7 +105,10 @@ impl Qp {
     // rule: roce-79
     fn admit(&self, _ctx: &Ctx<'_>) -> Result<(Kind, u32), Cause> {
         let cmd = &self.req.cmd;
-        let illegal = Err(Cause::new(FlushCode::LOC_QP_OP, AeCode::WQE_UNEXPECTED_OPCODE));
+        let illegal = Err(Cause::new(
+            FlushCode::LOC_QP_OP,
+            AeCode::WQE_UNEXPECTED_OPCODE,
+        ));
         let datagram = matches!(self.id.kind, QpType::Ud | QpType::Gsi);
         let reliable = self.id.kind == QpType::Rc;
         let kind = match cmd.op {
@@ -105,7 +124,10 @@ impl Qp {
         };
         let len = cmd.payload_len();
         if len > MAX_MSG_BYTES {
-            return Err(Cause::new(FlushCode::LOC_LEN, AeCode::WQE_INVALID_PARAMETER));
+            return Err(Cause::new(
+                FlushCode::LOC_LEN,
+                AeCode::WQE_INVALID_PARAMETER,
+            ));
         }
         let len = u32::try_from(len).unwrap_or(u32::MAX);
         match kind {
@@ -115,12 +137,16 @@ impl Qp {
                 }
                 Ok((kind, 8))
             }
-            Kind::AtomicWrite if len != 8 => {
-                Err(Cause::new(FlushCode::LOC_LEN, AeCode::WQE_INVALID_PARAMETER))
-            }
+            Kind::AtomicWrite if len != 8 => Err(Cause::new(
+                FlushCode::LOC_LEN,
+                AeCode::WQE_INVALID_PARAMETER,
+            )),
             _ if datagram && len > self.conn.mtu => {
                 // rule: roce-78
-                Err(Cause::new(FlushCode::LOC_LEN, AeCode::UDA_XMIT_DGRAM_TOO_LONG))
+                Err(Cause::new(
+                    FlushCode::LOC_LEN,
+                    AeCode::UDA_XMIT_DGRAM_TOO_LONG,
+                ))
             }
             _ => Ok((kind, len)),
         }

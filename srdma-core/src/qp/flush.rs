@@ -9,8 +9,8 @@
 //! with the cause, the others flushed. [E810 3.5, 6.4]
 
 use super::Qp;
-use super::fetch::sq_index;
 use super::attr::{QpState, QpType};
+use super::fetch::sq_index;
 use crate::hca::ctx::Ctx;
 use crate::hca::qp_ctl::hw_state;
 use crate::hw::aeqe::{AeCode, AeSource, Aeqe};
@@ -33,7 +33,10 @@ impl Cause {
     /// The peer's response does not fit the request: a flush code of its own, since the E810's list
     /// has none for it.
     pub(crate) const fn bad_response(self) -> Self {
-        Self { flush: FlushCode::BAD_RESP, ae: self.ae }
+        Self {
+            flush: FlushCode::BAD_RESP,
+            ae: self.ae,
+        }
     }
 }
 

@@ -138,7 +138,10 @@ pub(crate) struct Qp {
 impl Qp {
     /// True if responses may leave and arrive.
     pub(crate) const fn can_receive(&self) -> bool {
-        matches!(self.state, QpState::Rtr | QpState::Rts | QpState::Sqd | QpState::Sqe)
+        matches!(
+            self.state,
+            QpState::Rtr | QpState::Rts | QpState::Sqd | QpState::Sqe
+        )
     }
 
     /// Sends what is due: responses with data first, then requests, then the plain ACK.
@@ -185,7 +188,10 @@ impl Qp {
     pub(crate) fn make_ready(&mut self, ctx: &mut Ctx<'_>) {
         if !self.queued {
             self.queued = true;
-            ctx.ready.push_back(Turn { qp: self.id.slot, waited: false });
+            ctx.ready.push_back(Turn {
+                qp: self.id.slot,
+                waited: false,
+            });
         }
     }
 }

@@ -111,11 +111,13 @@ impl Requester {
 
     /// The record of WQE `number`.
     pub(crate) fn ctx_of(&self, number: u64) -> Option<&SendCtx> {
-        self.inflight.get(usize::try_from(number.checked_sub(self.retired)?).ok()?)
+        self.inflight
+            .get(usize::try_from(number.checked_sub(self.retired)?).ok()?)
     }
 
     pub(crate) fn ctx_of_mut(&mut self, number: u64) -> Option<&mut SendCtx> {
-        self.inflight.get_mut(usize::try_from(number.checked_sub(self.retired)?).ok()?)
+        self.inflight
+            .get_mut(usize::try_from(number.checked_sub(self.retired)?).ok()?)
     }
 
     /// Something was sent that is neither acknowledged nor given up.
@@ -164,7 +166,9 @@ impl Qp {
         if !self.load(number) {
             return Step::Stop;
         }
-        let Some(&work) = self.req.ctx_of(number) else { return Step::Stop };
+        let Some(&work) = self.req.ctx_of(number) else {
+            return Step::Stop;
+        };
         if matches!(work.local, Local::Failed(_)) {
             self.report_failed(ctx);
             return Step::Stop;

@@ -41,7 +41,8 @@ impl Requester {
     /// True if this loss was already answered.
     // rule: roce-53
     fn answered(&self, psn: Psn, now: Instant) -> bool {
-        self.gap.is_some_and(|(at, when)| at == psn && now.since(when) < SAME_LOSS_NS)
+        self.gap
+            .is_some_and(|(at, when)| at == psn && now.since(when) < SAME_LOSS_NS)
     }
 }
 
@@ -61,7 +62,9 @@ impl Qp {
                 break;
             }
             let from = u32::try_from(psn.since(work.first)).unwrap_or(0);
-            let to = u32::try_from(sent.since(work.first)).unwrap_or(0).min(work.packets);
+            let to = u32::try_from(sent.since(work.first))
+                .unwrap_or(0)
+                .min(work.packets);
             let cost = work.cost(from, to, mtu);
             if cost > 0 && self.id.kind == super::attr::QpType::Rc {
                 ctx.peers.refund(self.conn.peer, cost, ctx.ready);
@@ -117,7 +120,10 @@ impl Qp {
         }
         if self.conn.rnr_retry < 7 {
             if self.req.rnr_left == 0 {
-                self.sq_error(ctx, Cause::new(FlushCode::RNR_RETRY_EXC, AeCode::LLP_TOO_MANY_RNRS));
+                self.sq_error(
+                    ctx,
+                    Cause::new(FlushCode::RNR_RETRY_EXC, AeCode::LLP_TOO_MANY_RNRS),
+                );
                 return;
             }
             self.req.rnr_left -= 1;
@@ -149,7 +155,10 @@ impl Qp {
     // rule: roce-59
     fn take_retry(&mut self, ctx: &mut Ctx<'_>) -> bool {
         if self.req.retries_left == 0 {
-            self.sq_error(ctx, Cause::new(FlushCode::RETRY_EXC, AeCode::LLP_TOO_MANY_RETRIES));
+            self.sq_error(
+                ctx,
+                Cause::new(FlushCode::RETRY_EXC, AeCode::LLP_TOO_MANY_RETRIES),
+            );
             return false;
         }
         self.req.retries_left -= 1;

@@ -78,7 +78,11 @@ impl SendCtx {
         if to <= from || self.kind != Kind::Acked {
             return 0;
         }
-        let bytes = |packets: u32| u64::from(packets).saturating_mul(u64::from(mtu)).min(u64::from(self.len));
+        let bytes = |packets: u32| {
+            u64::from(packets)
+                .saturating_mul(u64::from(mtu))
+                .min(u64::from(self.len))
+        };
         let span = bytes(to) - bytes(from);
         u32::try_from(span + u64::from(to - from) * u64::from(PACKET_OVERHEAD)).unwrap_or(u32::MAX)
     }
@@ -95,7 +99,11 @@ pub(crate) struct ReadReq {
 
 /// What the responses to a READ of `len` bytes in `packets` packets cost at our own socket.
 pub(crate) const fn read_cost(len: u32, packets: u32) -> u32 {
-    if packets == 0 { packet_cost(len) } else { len + packets * PACKET_OVERHEAD }
+    if packets == 0 {
+        packet_cost(len)
+    } else {
+        len + packets * PACKET_OVERHEAD
+    }
 }
 
 /// Packets of a message of `len` bytes: at least one.                 [RoCEv2 1.6]

@@ -41,7 +41,10 @@ pub struct TxLimits {
 
 impl Default for TxLimits {
     fn default() -> Self {
-        Self { max_segments: 64, refused: Vec::new() }
+        Self {
+            max_segments: 64,
+            refused: Vec::new(),
+        }
     }
 }
 
@@ -168,7 +171,11 @@ impl TxArena {
     /// Segments that a GSO send to `target` may have.
     #[must_use]
     pub fn segments_for(&self, target: IpAddr) -> u16 {
-        if self.limits.refused.contains(&target) { 1 } else { self.limits.max_segments.max(1) }
+        if self.limits.refused.contains(&target) {
+            1
+        } else {
+            self.limits.max_segments.max(1)
+        }
     }
 
     /// True if one more packet with `pieces` gathered pieces certainly fits.
@@ -230,7 +237,11 @@ impl TxArena {
     fn join(&mut self, path: &Path, total: usize, pieces: usize) -> Option<u16> {
         #[allow(clippy::cast_possible_truncation, reason = "below MAX_DATAGRAM")]
         let total32 = total as u32;
-        let max = if path.target.is_ipv4() { MAX_RUN_V4 } else { MAX_RUN_V6 };
+        let max = if path.target.is_ipv4() {
+            MAX_RUN_V4
+        } else {
+            MAX_RUN_V6
+        };
         #[allow(clippy::cast_possible_truncation, reason = "at most SEGS entries")]
         let (have, need) = (self.segs.len() as u32, pieces as u32 + 2);
         if let (Some(open), Some(run)) = (&mut self.open, self.runs.last_mut())
@@ -260,7 +271,11 @@ impl TxArena {
             bytes: total32,
             segs: first..first,
         });
-        self.open = Some(OpenRun { path: path.id, closed: false, limit });
+        self.open = Some(OpenRun {
+            path: path.id,
+            closed: false,
+            limit,
+        });
         Some(0)
     }
 
@@ -310,7 +325,11 @@ impl TxArena {
         }
         if let (true, Payload::Spans(spans)) = (gathered, payload) {
             self.cut_seam();
-            self.segs.extend(spans.iter().map(|span| Seg::from_raw(span.seg().base(), span.len())));
+            self.segs.extend(
+                spans
+                    .iter()
+                    .map(|span| Seg::from_raw(span.seg().base(), span.len())),
+            );
         }
         let mut trailer = [0u8; 7];
         if let Some(bytes) = trailer.get(..pad) {
@@ -350,7 +369,11 @@ impl TxArena {
         }
         self.close_run();
         self.next_token += 1;
-        Some(TxBatch { runs: &self.runs, segs: &self.segs, token: TxToken(self.next_token) })
+        Some(TxBatch {
+            runs: &self.runs,
+            segs: &self.segs,
+            token: TxToken(self.next_token),
+        })
     }
 
     /// The token of the batch lent out last.

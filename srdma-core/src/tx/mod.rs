@@ -15,10 +15,13 @@ use core::ops::Range;
 use std::net::{IpAddr, SocketAddr};
 
 /// One entry of a gather list: same layout as `struct iovec`, never a Rust reference.
+///
+/// The address is kept as a number (its provenance exposed), so that an arena can move between the
+/// threads that take turns driving the device.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub struct Seg<'a> {
-    base: *const u8,
+    base: usize,
     len: usize,
     _life: PhantomData<&'a ()>,
 }
@@ -26,9 +29,9 @@ pub struct Seg<'a> {
 impl Seg<'_> {
     /// An entry from its parts; `mem::Span` and the arena are the only callers.
     #[must_use]
-    pub(crate) const fn from_raw(base: *const u8, len: usize) -> Self {
+    pub(crate) fn from_raw(base: *const u8, len: usize) -> Self {
         Self {
-            base,
+            base: base.expose_provenance(),
             len,
             _life: PhantomData,
         }
@@ -36,8 +39,8 @@ impl Seg<'_> {
 
     /// The first byte. Reading it is up to whoever can prove the lifetime (the kernel, `net/sys`).
     #[must_use]
-    pub const fn base(&self) -> *const u8 {
-        self.base
+    pub fn base(&self) -> *const u8 {
+        core::ptr::with_exposed_provenance(self.base)
     }
 
     /// Length in bytes.

@@ -5,6 +5,7 @@ use crate::fault::FaultConfig;
 use crate::wire_link::WireLink;
 use srdma_core::hca::HcaConfig;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 /// What carries the packets.
 #[derive(Debug)]
@@ -13,7 +14,7 @@ pub enum Transport {
     /// UDP sockets of the kernel.
     Udp,
     /// A wire in memory, for simulated networks.
-    Wire(WireLink),
+    Wire(Arc<WireLink>),
 }
 
 /// Settings of an engine.

@@ -13,6 +13,7 @@ use srdma_core::rx::RxMeta;
 use srdma_core::time::Instant;
 use srdma_core::tx::{TxBatch, TxLimits};
 use std::os::fd::{AsRawFd, RawFd};
+use std::sync::Arc;
 
 /// Sockets on which nothing came lately are only looked at in every so many-th pass.
 const QUIET_PASSES: u32 = 16;
@@ -34,7 +35,7 @@ pub(super) struct UdpLink {
 /// What carries the packets.
 pub(super) enum Link {
     Udp(Box<UdpLink>),
-    Wire(WireLink),
+    Wire(Arc<WireLink>),
 }
 
 /// Opens what `config` names, and the device on it.
@@ -43,7 +44,11 @@ pub(super) fn open(config: EngineConfig) -> Result<(Link, Hca), NetError> {
     let local = |ip, source_port| LocalAddr { ip, source_port };
     let link = match config.transport {
         Transport::Wire(wire) => {
-            hca.addrs = config.addrs.iter().map(|ip| local(*ip, wire.source_port())).collect();
+            hca.addrs = wire
+                .addresses()
+                .iter()
+                .map(|addr| local(addr.ip(), addr.port()))
+                .collect();
             if let Some(cap) = config.rcvbuf_cap {
                 hca.peer_budget = cap;
                 hca.read_budget = cap;
@@ -53,7 +58,10 @@ pub(super) fn open(config: EngineConfig) -> Result<(Link, Hca), NetError> {
         Transport::Udp => {
             let settings = SocketConfig {
                 rx_buffer: config.rcvbuf_cap,
-                offload: OffloadConfig { gso: config.gso, gro: config.gro },
+                offload: OffloadConfig {
+                    gso: config.gso,
+                    gro: config.gro,
+                },
                 ..SocketConfig::default()
             };
             let mut sockets = Vec::new();
@@ -63,7 +71,10 @@ pub(super) fn open(config: EngineConfig) -> Result<(Link, Hca), NetError> {
             let granted = sockets.iter().map(|socket| socket.buffers().rx).min();
             // Half of it: other peers' packets and acknowledgements share the buffer.
             hca.read_budget = granted.map_or(hca.read_budget, |bytes| bytes / 2);
-            hca.addrs = sockets.iter().map(|s| local(s.local(), s.tx_port())).collect();
+            hca.addrs = sockets
+                .iter()
+                .map(|s| local(s.local(), s.tx_port()))
+                .collect();
             let segments = match config.addrs.first() {
                 Some(ip) if config.gso => GsoLimit::probe(*ip).map_or(1, |limit| limit.packets),
                 _ => 1,
@@ -74,7 +85,7 @@ pub(super) fn open(config: EngineConfig) -> Result<(Link, Hca), NetError> {
                 passes: 0,
                 rx: RxRing::new(crate::rx::RX_BUFFERS),
                 tx: Sender::new(config.gso),
-                fault: config.fault.map(FaultInjector::new),
+                fault: config.fault.as_ref().and_then(FaultInjector::new),
                 segments,
             }))
         }
@@ -84,13 +95,16 @@ pub(super) fn open(config: EngineConfig) -> Result<(Link, Hca), NetError> {
 
 impl Link {
     /// Takes what has arrived; returns how many buffers that was.
-    pub(super) fn receive(
-        &mut self,
-        now: Instant,
-        mut f: impl FnMut(&RxMeta, &[u8]),
-    ) -> usize {
+    pub(super) fn receive(&mut self, now: Instant, mut f: impl FnMut(&RxMeta, &[u8])) -> usize {
         match self {
-            Self::Wire(wire) => wire.receive(&mut f),
+            Self::Wire(wire) => {
+                let mut count = 0;
+                while let Some((meta, bytes)) = wire.receive() {
+                    f(&meta, &bytes);
+                    count += 1;
+                }
+                count
+            }
             Self::Udp(udp) => udp.receive(now, f),
         }
     }
@@ -108,7 +122,7 @@ impl Link {
     /// Tells the arena what GSO can do.
     pub(super) fn learn_limits(&self, limits: &mut TxLimits) {
         match self {
-            Self::Wire(wire) => limits.max_segments = wire.max_segments(),
+            Self::Wire(_) => {}
             Self::Udp(udp) => {
                 limits.max_segments = udp.segments;
                 let refused = udp.tx.offload().lowered();
@@ -123,7 +137,7 @@ impl Link {
     pub(super) fn deadline(&self) -> Option<Instant> {
         match self {
             Self::Wire(_) => None,
-            Self::Udp(udp) => udp.fault.as_ref().and_then(FaultInjector::next_deadline),
+            Self::Udp(udp) => udp.fault.as_ref().and_then(FaultInjector::next_due),
         }
     }
 
@@ -166,13 +180,15 @@ impl UdpLink {
                 None => self.rx.datagrams().for_each(|(meta, bytes)| f(meta, bytes)),
                 Some(fault) => {
                     for (meta, bytes) in self.rx.datagrams() {
-                        fault.receive(now, meta, bytes, &mut f);
+                        fault.offer(now, meta, bytes);
                     }
                 }
             }
         }
         if let Some(fault) = &mut self.fault {
-            fault.release(now, &mut f);
+            while let Some((meta, bytes)) = fault.poll(now) {
+                f(&meta, &bytes);
+            }
         }
         total
     }
@@ -190,8 +206,14 @@ impl UdpLink {
             ("socket_tx_packets", tx.packets),
             ("socket_tx_blocked", tx.blocked),
             ("socket_tx_gso_lowered", tx.gso_lowered),
-            ("socket_tx_lost", tx.lost_too_long + tx.lost_forbidden + tx.lost_unreachable
-                + tx.lost_other + tx.lost_no_socket),
+            (
+                "socket_tx_lost",
+                tx.lost_too_long
+                    + tx.lost_forbidden
+                    + tx.lost_unreachable
+                    + tx.lost_other
+                    + tx.lost_no_socket,
+            ),
         ]
     }
 }

@@ -8,7 +8,7 @@
 
 use super::Shared;
 use crate::error::NetError;
-use crate::spin::SpinPolicy;
+use crate::spin::{CALLER_GRACE_NS, SPIN_NS, Spinner, Wait};
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
 use std::io;
@@ -19,8 +19,6 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 const WAKER: Token = Token(usize::MAX);
-/// A polling thread that was here within this time is expected back.
-const POLLER_GONE_NS: u64 = 50_000;
 /// How often to look in while pollers drive.
 const LOOK_IN: Duration = Duration::from_micros(200);
 /// Events taken from the kernel at once; what is left comes with the next call.
@@ -55,9 +53,21 @@ pub(super) fn start(shared: &Arc<Shared>, poll: Poll) -> Result<Running, NetErro
     let mine = Arc::clone(shared);
     let handle = std::thread::Builder::new()
         .name("srdma-engine".into())
-        .spawn(move || Thread { shared: mine, poll, fds, armed: false }.run())
+        .spawn(move || {
+            Thread {
+                shared: mine,
+                poll,
+                fds,
+                armed: false,
+                woken: true,
+            }
+            .run()
+        })
         .map_err(NetError::Thread)?;
-    Ok(Running { shared: Arc::downgrade(shared), handle: Some(handle) })
+    Ok(Running {
+        shared: Arc::downgrade(shared),
+        handle: Some(handle),
+    })
 }
 
 struct Thread {
@@ -66,18 +76,20 @@ struct Thread {
     fds: Vec<RawFd>,
     /// The sockets are registered.
     armed: bool,
+    /// It has just slept: any socket may have woken it.
+    woken: bool,
 }
 
 impl Thread {
     fn run(mut self) {
         let mut events = Events::with_capacity(EVENTS);
-        let spin = SpinPolicy::default();
+        let mut spin = Spinner::new(SPIN_NS);
         while !self.shared.stop.load(Ordering::SeqCst) {
             let timeout = if self.pollers_drive() {
                 self.disarm();
                 Some(LOOK_IN)
             } else {
-                match self.serve(&spin) {
+                match self.serve(&mut spin) {
                     Some(timeout) => timeout,
                     None => continue,
                 }
@@ -85,23 +97,32 @@ impl Thread {
             // Interrupted or not: the loop looks at everything again.
             let _ = self.poll.poll(&mut events, timeout);
             self.shared.planned.store(0, Ordering::Relaxed);
+            self.woken = true;
         }
     }
 
     fn pollers_drive(&self) -> bool {
-        let now = self.shared.clock.now().0;
-        now.saturating_sub(self.shared.polled_at.load(Ordering::Relaxed)) < POLLER_GONE_NS
+        self.shared
+            .pollers
+            .driving(self.shared.clock.now(), CALLER_GRACE_NS)
+            .is_some()
     }
 
     /// Runs a pass. `None`: look again at once; else how long to sleep.
-    fn serve(&mut self, spin: &SpinPolicy) -> Option<Option<Duration>> {
+    fn serve(&mut self, spin: &mut Spinner) -> Option<Option<Duration>> {
         let shared = Arc::clone(&self.shared);
-        let Some(core) = shared.try_lock() else {
+        let Some(mut core) = shared.try_lock() else {
             // Somebody is in there; if they do not come back, the next look finds the rest.
             std::thread::yield_now();
             return None;
         };
+        if std::mem::take(&mut self.woken) {
+            core.link.look_everywhere();
+        }
         let active = shared.run(core, false);
+        if active {
+            spin.worked(shared.clock.now());
+        }
         let fresh = !self.armed;
         self.arm();
         if active || fresh {
@@ -112,15 +133,20 @@ impl Thread {
         if shared.board.is_dirty() {
             return None;
         }
-        if spin.keep_spinning(now.since(core.active_at)) {
-            drop(core);
-            std::hint::spin_loop();
-            return None;
-        }
         let deadline = core.deadline(now);
-        shared.planned.store(deadline.map_or(u64::MAX, |at| at.0.max(1)), Ordering::Relaxed);
-        drop(core);
-        Some(deadline.map(|at| Duration::from_nanos(at.since(now))))
+        match spin.next(now, deadline) {
+            Wait::Spin => {
+                drop(core);
+                std::hint::spin_loop();
+                None
+            }
+            Wait::Sleep { limit_ns } => {
+                let planned = deadline.map_or(u64::MAX, |at| at.0.max(1));
+                shared.planned.store(planned, Ordering::Relaxed);
+                drop(core);
+                Some(limit_ns.map(Duration::from_nanos))
+            }
+        }
     }
 
     /// Wakes up for packets.
@@ -129,7 +155,10 @@ impl Thread {
             return;
         }
         for (at, fd) in self.fds.iter().enumerate() {
-            let _ = self.poll.registry().register(&mut SourceFd(fd), Token(at), Interest::READABLE);
+            let _ = self
+                .poll
+                .registry()
+                .register(&mut SourceFd(fd), Token(at), Interest::READABLE);
         }
         self.armed = true;
         self.shared.looking_in.store(false, Ordering::Relaxed);

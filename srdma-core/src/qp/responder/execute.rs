@@ -124,23 +124,39 @@ impl Qp {
             return Err(Fault::Invalid(AeCode::ROE_INVALID_RDMA_WRITE_OR_READ_RESP));
         }
         if let (Some(claim), false) = (&claim, bytes.is_empty()) {
-            let grant = ctx.regions.renew(claim, done, bytes.len()).map_err(access)?;
+            let grant = ctx
+                .regions
+                .renew(claim, done, bytes.len())
+                .map_err(access)?;
             grant.place(0, bytes);
         }
         if !ends {
-            self.rsp.message = Some(Message::Write { claim, len, done: after });
+            self.rsp.message = Some(Message::Write {
+                claim,
+                len,
+                done: after,
+            });
             return Ok(());
         }
         self.rsp.message = None;
         if packet.info().has_imm {
             // rule: roce-108
-            return self.complete_recv(ctx, packet, RecvDone { len, invalidated: None });
+            return self.complete_recv(
+                ctx,
+                packet,
+                RecvDone {
+                    len,
+                    invalidated: None,
+                },
+            );
         }
         Ok(())
     }
 
     fn execute_read(&mut self, ctx: &mut Ctx<'_>, packet: &Packet<'_>) -> Result<(), Fault> {
-        let Some(reth) = packet.reth() else { return Err(Fault::Drop) };
+        let Some(reth) = packet.reth() else {
+            return Err(Fault::Drop);
+        };
         if u64::from(reth.len) > MAX_MSG_BYTES {
             return Err(Fault::Invalid(AeCode::ROE_INVALID_RDMA_READ_REQUEST));
         }
@@ -164,19 +180,26 @@ impl Qp {
         let packets = packets_of(reth.len, self.conn.mtu);
         self.rsp.msn = self.rsp.msn.next();
         self.rsp.epsn = psn.add(packets);
-        self.answer(ctx, psn, packets, Answer::Read {
-            claim,
-            addr: reth.addr,
-            rkey: reth.rkey,
-            len: reth.len,
-        });
+        self.answer(
+            ctx,
+            psn,
+            packets,
+            Answer::Read {
+                claim,
+                addr: reth.addr,
+                rkey: reth.rkey,
+                len: reth.len,
+            },
+        );
         Ok(())
     }
 
     // rule: roce-111
     // rule: roce-112
     fn execute_atomic(&mut self, ctx: &mut Ctx<'_>, packet: &Packet<'_>) -> Result<(), Fault> {
-        let Some(eth) = packet.atomic_eth() else { return Err(Fault::Drop) };
+        let Some(eth) = packet.atomic_eth() else {
+            return Err(Fault::Drop);
+        };
         if !eth.addr.is_multiple_of(8) {
             return Err(Fault::Invalid(AeCode::ATOMIC_ALIGNMENT));
         }
@@ -208,7 +231,9 @@ impl Qp {
         ctx: &mut Ctx<'_>,
         packet: &Packet<'_>,
     ) -> Result<(), Fault> {
-        let Some(reth) = packet.reth() else { return Err(Fault::Drop) };
+        let Some(reth) = packet.reth() else {
+            return Err(Fault::Drop);
+        };
         let Ok(bytes) = <[u8; 8]>::try_from(packet.payload()) else {
             return Err(Fault::Invalid(AeCode::ROE_INVALID_RDMA_WRITE_OR_READ_RESP));
         };
@@ -236,7 +261,9 @@ impl Qp {
     /// FLUSH: data is placed before anything is acknowledged, and this device has no memory that
     /// would outlive the process, so a permitted flush is done when it is seen.
     fn execute_flush(&mut self, ctx: &mut Ctx<'_>, packet: &Packet<'_>) -> Result<(), Fault> {
-        let Some(reth) = packet.reth() else { return Err(Fault::Drop) };
+        let Some(reth) = packet.reth() else {
+            return Err(Fault::Drop);
+        };
         let need = Access::FLUSH_GLOBAL;
         let len = u64::from(reth.len);
         ctx.regions
@@ -253,7 +280,9 @@ impl Qp {
     }
 
     fn answer(&mut self, ctx: &mut Ctx<'_>, psn: Psn, packets: u32, answer: Answer) {
-        self.rsp.replies.push(Replay::new(psn, packets, self.rsp.msn, answer));
+        self.rsp
+            .replies
+            .push(Replay::new(psn, packets, self.rsp.msn, answer));
         self.make_ready(ctx);
     }
 }

@@ -71,7 +71,11 @@ pub(crate) enum Message {
     /// A SEND: bytes placed so far.
     Send { done: u64 },
     /// A WRITE: where, of how much, and how far.
-    Write { claim: Option<Claim>, len: u32, done: u64 },
+    Write {
+        claim: Option<Claim>,
+        len: u32,
+        done: u64,
+    },
 }
 
 /// The receiving side of a queue pair.
@@ -174,8 +178,10 @@ impl Qp {
             return Ok(false);
         }
         ctx.counters.out_of_seq_request += 1;
-        let repeat =
-            self.rsp.nak_sent.is_none_or(|sent| ctx.now.since(sent) >= NAK_REPEAT_NS);
+        let repeat = self
+            .rsp
+            .nak_sent
+            .is_none_or(|sent| ctx.now.since(sent) >= NAK_REPEAT_NS);
         if !self.rsp.rnr_pending && repeat {
             self.rsp.nak_sent = Some(ctx.now);
             self.nak(ctx, self.rsp.epsn, Syndrome::Nak(NakCode::PSN_SEQUENCE));
@@ -270,7 +276,11 @@ impl Qp {
             (Verb::AtomicWrite, _) => len == 8,
             _ => len == 0,
         };
-        if good { Ok(()) } else { Err(Fault::Invalid(AeCode::RDMAP_ROE_UNEXPECTED_OPCODE)) }
+        if good {
+            Ok(())
+        } else {
+            Err(Fault::Invalid(AeCode::RDMAP_ROE_UNEXPECTED_OPCODE))
+        }
     }
 
     /// Tells the peer what it cannot have; a fatal refusal ends the queue pair.
@@ -286,15 +296,23 @@ impl Qp {
             self.rsp.fatal = Some((psn, syndrome, ctx.now.after(FATAL_GRACE_NS)));
         }
         let from_send = packet.info().verb == Verb::Send;
-        let source = if from_send { AeSource::RQ } else { AeSource::INBOUND };
+        let source = if from_send {
+            AeSource::RQ
+        } else {
+            AeSource::INBOUND
+        };
         // Only a receive WQE that was already taken completes with the cause.   [RoCEv2 3.9]
         let taken = self.rsp.recv.taken;
         let told = |code: FlushCode| if taken { code } else { FlushCode::GENERAL };
         match fault {
             Fault::Drop | Fault::NotReady => {}
             Fault::Overrun => self.cq_overrun(ctx),
-            Fault::Invalid(ae) => self.rq_error(ctx, Cause::new(told(FlushCode::REM_INV_REQ), ae), source),
-            Fault::Access(ae) => self.rq_error(ctx, Cause::new(told(FlushCode::REM_ACCESS), ae), source),
+            Fault::Invalid(ae) => {
+                self.rq_error(ctx, Cause::new(told(FlushCode::REM_INV_REQ), ae), source)
+            }
+            Fault::Access(ae) => {
+                self.rq_error(ctx, Cause::new(told(FlushCode::REM_ACCESS), ae), source)
+            }
             Fault::Operational(code, ae) => self.rq_error(ctx, Cause::new(code, ae), source),
             Fault::TooLong => {
                 let ae = AeCode::DDP_UBE_DDP_MESSAGE_TOO_LONG_FOR_AVAILABLE_BUFFER;

@@ -58,7 +58,10 @@ impl Qp {
             None => Err(Fault::NotReady),
             Some(Err(_)) => {
                 recv.taken = true;
-                Err(Fault::Operational(FlushCode::LOC_QP_OP, AeCode::WQE_INVALID_PARAMETER))
+                Err(Fault::Operational(
+                    FlushCode::LOC_QP_OP,
+                    AeCode::WQE_INVALID_PARAMETER,
+                ))
             }
             Some(Ok(())) => {
                 recv.taken = true;
@@ -71,12 +74,7 @@ impl Qp {
     /// Places payload at `offset` of the receive WQE's memory.
     // rule: roce-109
     // rule: roce-110
-    pub(crate) fn place_recv(
-        &self,
-        ctx: &Ctx<'_>,
-        offset: u64,
-        bytes: &[u8],
-    ) -> Result<(), Fault> {
+    pub(crate) fn place_recv(&self, ctx: &Ctx<'_>, offset: u64, bytes: &[u8]) -> Result<(), Fault> {
         let recv = &self.rsp.recv;
         if offset + bytes.len() as u64 > recv.room {
             return Err(Fault::TooLong);
@@ -95,9 +93,7 @@ impl Qp {
                 Ok(())
             },
         )
-        .map_err(|fault: KeyFault| {
-            Fault::Operational(FlushCode::PROT, AeCode(fault.ae_code()))
-        })
+        .map_err(|fault: KeyFault| Fault::Operational(FlushCode::PROT, AeCode(fault.ae_code())))
     }
 
     /// Completes the receive WQE with the message that `packet` ended.
@@ -150,11 +146,18 @@ impl Qp {
                 let cqe = CqeInfo::flush(false, self.id.qpn, self.id.cookie, 0, code);
                 let _ = self.post_recv_cqe(ctx, cqe);
             }
-            self.raise(ctx, AeCode::LAST_WQE_REACHED, crate::hw::aeqe::AeSource::NONE, 0);
+            self.raise(
+                ctx,
+                AeCode::LAST_WQE_REACHED,
+                crate::hw::aeqe::AeSource::NONE,
+                0,
+            );
             return taken;
         }
         self.rsp.recv.taken = false;
-        let Some(rq) = self.rq.as_mut() else { return false };
+        let Some(rq) = self.rq.as_mut() else {
+            return false;
+        };
         let waiting = rq.peek().map(|_| rq.wqe_index());
         for _ in 0..rq.size() {
             if rq.peek().is_none() {
@@ -162,7 +165,11 @@ impl Qp {
             }
             rq.advance();
         }
-        let index = if taken { Some(self.rsp.recv.index) } else { waiting };
+        let index = if taken {
+            Some(self.rsp.recv.index)
+        } else {
+            waiting
+        };
         let Some(index) = index else { return false };
         let cqe = CqeInfo::flush(false, self.id.qpn, self.id.cookie, index, code);
         let _ = ctx.cqs.post(ctx.events, self.id.recv_cq, &cqe, ctx.now);

@@ -28,7 +28,12 @@ const QUANTUM_BYTES: u32 = 64 * 1024;
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Answer {
     /// Memory, read when its packets are built.
-    Read { claim: Option<Claim>, addr: u64, rkey: Rkey, len: u32 },
+    Read {
+        claim: Option<Claim>,
+        addr: u64,
+        rkey: Rkey,
+        len: u32,
+    },
     /// The value that stood there.
     Atomic { original: u64 },
     /// An empty READ response.
@@ -50,7 +55,14 @@ pub(crate) struct Replay {
 
 impl Replay {
     pub(crate) const fn new(first: Psn, packets: u32, msn: Msn, answer: Answer) -> Self {
-        Self { first, packets, msn, answer, start: first, next: first }
+        Self {
+            first,
+            packets,
+            msn,
+            answer,
+            start: first,
+            next: first,
+        }
     }
 
     const fn end(&self) -> Psn {
@@ -117,7 +129,8 @@ impl Replies {
     }
 
     fn get_mut(&mut self, number: u64) -> Option<&mut Replay> {
-        self.kept.get_mut(usize::try_from(number.checked_sub(self.base)?).ok()?)
+        self.kept
+            .get_mut(usize::try_from(number.checked_sub(self.base)?).ok()?)
     }
 
     /// Something but a plain acknowledgement is due.
@@ -132,9 +145,15 @@ impl Replies {
         } else if what & MARK_NAK != 0 {
             #[allow(clippy::cast_possible_truncation, reason = "packed by `mark_nak`")]
             let (psn, byte) = (Psn::new(what as u32), (what >> 32) as u8);
-            self.nak = self.nak.or(Some(Nak { psn, syndrome: Syndrome::from_byte(byte) }));
+            self.nak = self.nak.or(Some(Nak {
+                psn,
+                syndrome: Syndrome::from_byte(byte),
+            }));
         } else {
-            let (number, psn) = (what >> 24, Psn::new(u32::try_from(what & 0xff_ffff).unwrap_or(0)));
+            let (number, psn) = (
+                what >> 24,
+                Psn::new(u32::try_from(what & 0xff_ffff).unwrap_or(0)),
+            );
             if let Some(replay) = self.get_mut(number) {
                 if psn.since(replay.next) < 0 {
                     replay.next = psn;
@@ -179,7 +198,10 @@ impl Qp {
                     return;
                 };
                 let number = replies.base + at as u64;
-                if matches!(replies.kept.get(at).map(|kept| kept.answer), Some(Answer::Read { .. })) {
+                if matches!(
+                    replies.kept.get(at).map(|kept| kept.answer),
+                    Some(Answer::Read { .. })
+                ) {
                     return;
                 }
                 if let Some(kept) = replies.get_mut(number) {
@@ -194,14 +216,23 @@ impl Qp {
     /// A READ asked for again, from `packet`'s PSN on: inside the range it had, same key.
     fn restart_read(&mut self, packet: &Packet<'_>) -> bool {
         let (psn, mtu) = (packet.psn(), u64::from(self.conn.mtu));
-        let Some(reth) = packet.reth() else { return false };
+        let Some(reth) = packet.reth() else {
+            return false;
+        };
         let replies = &mut self.rsp.replies;
         let Some(at) = replies.kept.iter().position(|kept| kept.holds(psn)) else {
             return false;
         };
         let number = replies.base + at as u64;
-        let Some(kept) = replies.get_mut(number) else { return false };
-        let Answer::Read { addr, rkey, len, .. } = kept.answer else { return false };
+        let Some(kept) = replies.get_mut(number) else {
+            return false;
+        };
+        let Answer::Read {
+            addr, rkey, len, ..
+        } = kept.answer
+        else {
+            return false;
+        };
         let skip = u64::try_from(psn.since(kept.first)).unwrap_or(0) * mtu;
         let same = reth.rkey == rkey
             && reth.addr == addr.wrapping_add(skip)
@@ -274,7 +305,10 @@ impl Qp {
         mark: u64,
     ) -> bool {
         let mut emit = Emit::new(Bth::new(Opcode::RC_ACKNOWLEDGE, self.conn.remote_qpn, psn));
-        emit.aeth = Some(Aeth { syndrome, msn: self.rsp.msn });
+        emit.aeth = Some(Aeth {
+            syndrome,
+            msn: self.rsp.msn,
+        });
         self.push_response(ctx, arena, &mut emit, Payload::None, mark)
     }
 
@@ -287,9 +321,15 @@ impl Qp {
         mark: u64,
     ) -> bool {
         emit.bth.pkey = self.conn.pkey;
-        let Some(path) = self.conn.path.and_then(|id| ctx.paths.get(id)) else { return true };
-        let pushed =
-            arena.push(path, (self.id.slot, MarkKind::Response(mark)), emit, payload);
+        let Some(path) = self.conn.path.and_then(|id| ctx.paths.get(id)) else {
+            return true;
+        };
+        let pushed = arena.push(
+            path,
+            (self.id.slot, MarkKind::Response(mark)),
+            emit,
+            payload,
+        );
         ctx.counters.sent_pkts += u64::from(pushed);
         pushed
     }
@@ -305,9 +345,16 @@ impl Qp {
         };
         let psn = replay.next;
         let left = u32::try_from(replay.end().since(psn)).unwrap_or(1);
-        let aeth = Some(Aeth { syndrome: Syndrome::Ack { credits: 31 }, msn: replay.msn });
+        let aeth = Some(Aeth {
+            syndrome: Syndrome::Ack { credits: 31 },
+            msn: replay.msn,
+        });
         let mark = number << 24 | u64::from(psn.value());
-        let mut emit = Emit::new(Bth::new(Opcode::RC_READ_RESP_ONLY, self.conn.remote_qpn, psn));
+        let mut emit = Emit::new(Bth::new(
+            Opcode::RC_READ_RESP_ONLY,
+            self.conn.remote_qpn,
+            psn,
+        ));
         let mut bytes = 0;
         let pushed = match replay.answer {
             Answer::Empty => {
@@ -332,7 +379,10 @@ impl Qp {
                     None => Some(crate::mem::Span::empty()),
                     Some(claim) => {
                         let size = usize::try_from(bytes).unwrap_or(0);
-                        ctx.regions.renew(&claim, at, size).ok().map(|grant| grant.span())
+                        ctx.regions
+                            .renew(&claim, at, size)
+                            .ok()
+                            .map(|grant| grant.span())
                     }
                 };
                 let Some(span) = span else {
@@ -340,7 +390,11 @@ impl Qp {
                     return Some(0);
                 };
                 let part = [span];
-                let payload = if span.is_empty() { Payload::None } else { Payload::Spans(&part) };
+                let payload = if span.is_empty() {
+                    Payload::None
+                } else {
+                    Payload::Spans(&part)
+                };
                 let slot = (self.id.slot, MarkKind::Response(mark));
                 emit.bth.pkey = self.conn.pkey;
                 self.conn
@@ -365,7 +419,9 @@ impl Qp {
     // rule: roce-118
     fn revoke_read(&mut self, ctx: &mut Ctx<'_>, psn: Psn) {
         self.rsp.replies.sending.clear();
-        self.rsp.replies.nak(psn, Syndrome::Nak(NakCode::REMOTE_ACCESS));
+        self.rsp
+            .replies
+            .nak(psn, Syndrome::Nak(NakCode::REMOTE_ACCESS));
         let cause = Cause::new(FlushCode::REM_ACCESS, AeCode::AMP_INVALID_STAG);
         self.rq_error(ctx, cause, AeSource::OUTBOUND_READ);
     }

@@ -54,7 +54,9 @@ impl Qp {
         meta: &RxMeta,
         ip_id: u16,
     ) -> Result<(), Fault> {
-        let Some(deth) = packet.deth() else { return Err(Fault::Drop) };
+        let Some(deth) = packet.deth() else {
+            return Err(Fault::Drop);
+        };
         if !self.rsp.recv.taken {
             self.take_recv(ctx)?;
         }
@@ -91,13 +93,33 @@ fn network_header(meta: &RxMeta, datagram: usize, ip_id: u16) -> [u8; GRH] {
     let mut area = [0u8; GRH];
     match (meta.source.ip(), meta.local) {
         (IpAddr::V4(source), IpAddr::V4(target)) => {
-            let total = u16::try_from(28 + datagram).unwrap_or(u16::MAX).to_be_bytes();
+            let total = u16::try_from(28 + datagram)
+                .unwrap_or(u16::MAX)
+                .to_be_bytes();
             let id = ip_id.to_be_bytes();
             let [a, b, c, d] = source.octets();
             let [e, f, g, h] = target.octets();
             let mut ip = [
-                0x45, meta.tclass, total[0], total[1], id[0], id[1], 0x40, 0, meta.hop_limit, 17, 0, 0,
-                a, b, c, d, e, f, g, h,
+                0x45,
+                meta.tclass,
+                total[0],
+                total[1],
+                id[0],
+                id[1],
+                0x40,
+                0,
+                meta.hop_limit,
+                17,
+                0,
+                0,
+                a,
+                b,
+                c,
+                d,
+                e,
+                f,
+                g,
+                h,
             ];
             let sum = internet_checksum(&ip).to_be_bytes();
             [ip[10], ip[11]] = sum;
