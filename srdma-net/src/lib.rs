@@ -11,6 +11,7 @@
 //! | [`irq`] | interrupt vectors as eventfds or handlers |
 //! | [`fault`] | a bad network at the socket's edge |
 //! | [`wire_link`] | a wire in memory in place of the sockets |
+//! | [`bare`] | plain UDP sockets with the same offloads, to be measured against |
 //! | [`error`] | what can go wrong at start, and what to do |
 //!
 //! System calls, and all `unsafe`, are in the private module `sys`. The device itself is
@@ -18,6 +19,7 @@
 
 #![deny(unsafe_code)]
 
+pub mod bare;
 pub mod clock;
 pub mod engine;
 pub mod error;

@@ -331,7 +331,7 @@ fn set_all(socket: &Socket, local: IpAddr, options: &[Opt]) -> Result<(), NetErr
 ///
 /// The kernel doubles what it is asked for, to pay for its bookkeeping, and silently cuts it to
 /// its limit; so half is asked for, and the result read back.
-fn grow(socket: &Socket, name: libc::c_int, wanted: Option<u32>) -> u32 {
+pub(crate) fn grow(socket: &Socket, name: libc::c_int, wanted: Option<u32>) -> u32 {
     let ask = wanted.unwrap_or(BUFFER_GOAL) / 2;
     let ask = libc::c_int::try_from(ask).unwrap_or(libc::c_int::MAX / 2);
     // A refusal leaves the default, which is read back.

@@ -102,6 +102,18 @@ pub(crate) fn wait_error(fd: BorrowedFd<'_>, timeout_ms: libc::c_int) -> io::Res
     Ok(())
 }
 
+/// Waits until the socket has something to receive or `timeout_ms` have passed.
+pub(crate) fn wait_readable(fd: BorrowedFd<'_>, timeout_ms: libc::c_int) -> io::Result<()> {
+    let mut poll = libc::pollfd {
+        fd: fd.as_raw_fd(),
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    // SAFETY: why needed: `poll` takes an array. Why sound: one entry, ours, for this call.
+    syscall!(unsafe { libc::poll(&raw mut poll, 1, timeout_ms) })?;
+    Ok(())
+}
+
 #[allow(
     clippy::cast_possible_truncation,
     reason = "option values are a few bytes"

@@ -1,0 +1,55 @@
+//! One file or folder a command, and what several of them need.
+
+pub(crate) mod limit;
+
+use serde::{Deserialize, Serialize};
+use std::time::Duration;
+
+/// Options of sockets, ours and bare ones.
+#[derive(clap::Args, Clone, Copy, Debug, Default, Serialize, Deserialize)]
+pub(crate) struct SocketArgs {
+    /// Send one packet a message to the kernel (no UDP segmentation)
+    #[arg(long)]
+    pub(crate) no_gso: bool,
+    /// Receive one packet a message from the kernel (no merging)
+    #[arg(long)]
+    pub(crate) no_gro: bool,
+    /// Receive buffer that is asked for at most; 212992 is what an untuned machine gives
+    #[arg(long, value_name = "BYTES")]
+    pub(crate) rcvbuf_cap: Option<u32>,
+}
+
+/// A duration in seconds, as an option.
+pub(crate) fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(value) if (0.001..=3600.0).contains(&value) => Ok(value),
+        _ => Err("a number of seconds from 0.001 to 3600".to_owned()),
+    }
+}
+
+/// `count` in `elapsed_ns`, a second.
+#[allow(
+    clippy::cast_precision_loss,
+    reason = "figures have three digits, and no count reaches 2^53"
+)]
+pub(crate) fn per_sec(count: u64, elapsed_ns: u64) -> f64 {
+    count as f64 * 1e9 / (elapsed_ns.max(1) as f64)
+}
+
+/// For times in nanoseconds, up to a minute, exact to three digits.
+pub(crate) fn histogram() -> hdrhistogram::Histogram<u64> {
+    let top = u64::try_from(Duration::from_secs(60).as_nanos()).unwrap_or(u64::MAX);
+    hdrhistogram::Histogram::new_with_bounds(1, top, 3)
+        .unwrap_or_else(|_| unreachable!("constant bounds that the histogram accepts"))
+}
+
+/// Between two looks: gives way on a machine with one core, where nothing happens otherwise.
+pub(crate) fn relax() {
+    static ALONE: std::sync::LazyLock<bool> =
+        std::sync::LazyLock::new(|| std::thread::available_parallelism().is_ok_and(|n| n.get() == 1));
+    if *ALONE {
+        std::thread::yield_now();
+    } else {
+        std::hint::spin_loop();
+    }
+}
