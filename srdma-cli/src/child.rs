@@ -39,14 +39,21 @@ impl Child {
         if let Some(stdout) = process.stdout.take() {
             // Ends with the child's end of the pipe, so nobody has to wait for it.
             std::thread::spawn(move || {
-                for line in BufReader::new(stdout).lines().map_while(core::result::Result::ok) {
+                for line in BufReader::new(stdout)
+                    .lines()
+                    .map_while(core::result::Result::ok)
+                {
                     if sender.send(line).is_err() {
                         return;
                     }
                 }
             });
         }
-        Ok(Self { process, lines, role })
+        Ok(Self {
+            process,
+            lines,
+            role,
+        })
     }
 
     /// The next value that the child says.
@@ -67,7 +74,10 @@ impl Child {
             Ok(Some(status)) => status.to_string(),
             _ => "still running".to_owned(),
         };
-        CliError::ChildEnded { role: self.role, status }
+        CliError::ChildEnded {
+            role: self.role,
+            status,
+        }
     }
 }
 
@@ -91,7 +101,8 @@ pub(crate) fn end_with_parent() {
 
 /// Child: says one value to the parent.
 pub(crate) fn say<T: Serialize>(value: &T) -> Result<()> {
-    let mut line = serde_json::to_string(value).map_err(|_| CliError::garbled("program", "json"))?;
+    let mut line =
+        serde_json::to_string(value).map_err(|_| CliError::garbled("program", "json"))?;
     line.push('\n');
     let mut out = std::io::stdout().lock();
     out.write_all(line.as_bytes())

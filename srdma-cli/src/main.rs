@@ -15,6 +15,7 @@ mod child;
 mod cmd;
 mod error;
 mod out;
+#[allow(dead_code, reason = "the measurements use it")]
 mod units;
 
 use clap::{Parser, Subcommand};
@@ -22,7 +23,11 @@ use std::error::Error;
 use std::process::ExitCode;
 
 #[derive(Parser, Debug)]
-#[command(name = "srdma-cli", version, about = "Measures, inspects and checks srdma.")]
+#[command(
+    name = "srdma-cli",
+    version,
+    about = "Measures, inspects and checks srdma."
+)]
 struct Cli {
     #[command(subcommand)]
     command: Option<Command>,
@@ -30,17 +35,27 @@ struct Cli {
 
 #[derive(Subcommand, Debug)]
 enum Command {
-    /// Measure what bare UDP sockets can do here
-    Limit(cmd::limit::LimitArgs),
+    /// Measure how fast data moves (a table of everything, without arguments)
+    Perf(Box<cmd::perf::PerfArgs>),
+    /// Show devices, their limits and addresses
+    Devinfo(cmd::devinfo::DevinfoArgs),
+    /// Check what this machine offers, and say how to improve it
+    Doctor(cmd::doctor::DoctorArgs),
     /// One of the processes of `perf limit`
     #[command(hide = true)]
     Bare(cmd::limit::BareArgs),
 }
 
 fn main() -> ExitCode {
-    let result = match Cli::parse().command {
+    let mut command = Cli::parse().command;
+    if command.is_none() {
+        command = Cli::parse_from(["srdma-cli", "perf"]).command;
+    }
+    let result = match command {
         None => Ok(()),
-        Some(Command::Limit(args)) => cmd::limit::run(&args),
+        Some(Command::Perf(args)) => cmd::perf::run(&args),
+        Some(Command::Devinfo(args)) => cmd::devinfo::run(&args),
+        Some(Command::Doctor(args)) => cmd::doctor::run(&args),
         Some(Command::Bare(args)) => cmd::limit::run_bare(&args),
     };
     match result {

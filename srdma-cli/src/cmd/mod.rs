@@ -1,6 +1,9 @@
 //! One file or folder a command, and what several of them need.
 
+pub(crate) mod devinfo;
+pub(crate) mod doctor;
 pub(crate) mod limit;
+pub(crate) mod perf;
 
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
@@ -17,6 +20,36 @@ pub(crate) struct SocketArgs {
     /// Receive buffer that is asked for at most; 212992 is what an untuned machine gives
     #[arg(long, value_name = "BYTES")]
     pub(crate) rcvbuf_cap: Option<u32>,
+}
+
+/// Options of a device.
+#[derive(clap::Args, Clone, Copy, Debug, Default)]
+pub(crate) struct DeviceArgs {
+    #[command(flatten)]
+    pub(crate) sockets: SocketArgs,
+    /// Lose this share of what is received, 0 to 1
+    #[arg(long, default_value_t = 0.0, value_name = "P", value_parser = share)]
+    pub(crate) loss: f64,
+    /// Receive this share twice
+    #[arg(long, default_value_t = 0.0, value_name = "P", value_parser = share)]
+    pub(crate) duplicate: f64,
+    /// Receive this share later than what was sent after it
+    #[arg(long, default_value_t = 0.0, value_name = "P", value_parser = share)]
+    pub(crate) reorder: f64,
+    /// Flip bits of this share
+    #[arg(long, default_value_t = 0.0, value_name = "P", value_parser = share)]
+    pub(crate) corrupt: f64,
+    /// Seed of the four above
+    #[arg(long, default_value_t = 0, value_name = "N")]
+    pub(crate) seed: u64,
+}
+
+/// A probability, as an option.
+fn share(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(value) if (0.0..=1.0).contains(&value) => Ok(value),
+        _ => Err("a number from 0 to 1".to_owned()),
+    }
 }
 
 /// A duration in seconds, as an option.
@@ -45,8 +78,9 @@ pub(crate) fn histogram() -> hdrhistogram::Histogram<u64> {
 
 /// Between two looks: gives way on a machine with one core, where nothing happens otherwise.
 pub(crate) fn relax() {
-    static ALONE: std::sync::LazyLock<bool> =
-        std::sync::LazyLock::new(|| std::thread::available_parallelism().is_ok_and(|n| n.get() == 1));
+    static ALONE: std::sync::LazyLock<bool> = std::sync::LazyLock::new(|| {
+        std::thread::available_parallelism().is_ok_and(|n| n.get() == 1)
+    });
     if *ALONE {
         std::thread::yield_now();
     } else {

@@ -81,7 +81,9 @@ pub(crate) fn run(args: &LimitArgs) -> Result<()> {
     let progress = Progress::new(Kind::ALL.len() as u64);
     if !args.json {
         let (local, remote) = (args.local, args.remote);
-        out::line(format_args!("bare UDP sockets on this machine, {local} to {remote}"));
+        out::line(format_args!(
+            "bare UDP sockets on this machine, {local} to {remote}"
+        ));
     }
     for kind in Kind::ALL {
         progress.now(kind.title());
@@ -120,7 +122,10 @@ pub(crate) fn measure(kind: Kind, setup: &Setup) -> Result<Report> {
     let mut sender = Child::start("sending", &spec.to_args()?)?;
     let report: Report = sender.hear(setup.duration + PATIENCE)?;
     if report.bad > 0 {
-        return Err(CliError::Damaged { what: kind.title(), bad: report.bad });
+        return Err(CliError::Damaged {
+            what: kind.title(),
+            bad: report.bad,
+        });
     }
     if report.packets == 0 {
         return Err(CliError::NothingArrived { what: kind.title() });

@@ -22,7 +22,10 @@ const SILENCE: Duration = Duration::from_secs(1);
 
 fn open(spec: &Spec) -> Result<BareSocket> {
     let blocking = (spec.kind == Kind::Block).then_some(SILENCE);
-    let config = BareConfig { blocking, ..BareConfig::default() };
+    let config = BareConfig {
+        blocking,
+        ..BareConfig::default()
+    };
     Ok(BareSocket::open(spec.local, &config)?)
 }
 
@@ -112,7 +115,10 @@ fn wait(socket: &BareSocket, start: Instant, number: [u8; 8]) -> Result<bool> {
 /// The answering process; ends with its parent.
 pub(super) fn answer(spec: &Spec) -> Result<()> {
     let socket = open(spec)?;
-    child::say(&Ready { addr: socket.local(), rx_buffer: socket.rx_buffer() })?;
+    child::say(&Ready {
+        addr: socket.local(),
+        rx_buffer: socket.rx_buffer(),
+    })?;
     let mut bytes = [0; PACKET];
     loop {
         let got = socket

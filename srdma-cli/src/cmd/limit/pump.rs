@@ -34,6 +34,8 @@ const MAX_PACKETS: usize = 4096;
 /// Looks at an empty socket before sleeping: about 30 µs, more than the other side ever needs
 /// while it runs. On a busy machine it may not run, and looking on would keep it from running.
 const LOOKS: u32 = 100;
+/// Empty looks after which the receiver gives what credit it has: the sender waits for it.
+const QUIET: u32 = 8;
 /// How long to sleep at most.
 const NAP: Duration = Duration::from_millis(20);
 /// Without news for so long, what is outstanding counts as lost.
@@ -64,10 +66,19 @@ impl Shape {
         // Without GRO the kernel cuts a send up before it queues it.
         let pieces = if spec.sockets.no_gro { per_send } else { 1 };
         let queued = per_send * packet * 3 / 2 + pieces * OVERHEAD;
-        let buffer = usize::try_from(rx_buffer).unwrap_or(usize::MAX).min(MAX_BYTES);
+        let buffer = usize::try_from(rx_buffer)
+            .unwrap_or(usize::MAX)
+            .min(MAX_BYTES);
         let window = (buffer / queued * per_send).min(MAX_PACKETS);
         let window = window.max(per_send);
-        Self { payload, packet, per_send, ack_every: (window / 4).max(1), window, heavy }
+        Self {
+            payload,
+            packet,
+            per_send,
+            ack_every: (window / 4).max(1),
+            window,
+            heavy,
+        }
     }
 }
 
@@ -103,7 +114,9 @@ struct Credit {
 
 impl Credit {
     const fn outstanding(&self) -> u64 {
-        self.sent.saturating_sub(self.lost).saturating_sub(self.arrived)
+        self.sent
+            .saturating_sub(self.lost)
+            .saturating_sub(self.arrived)
     }
 }
 
@@ -120,14 +133,26 @@ struct Sender {
 impl Sender {
     fn open(spec: &Spec, peer: Ready) -> Result<Self> {
         let shape = Shape::new(spec, peer.rx_buffer);
-        let segment = u16::try_from(shape.packet).ok().filter(|_| shape.per_send > 1);
-        let config = BareConfig { segment, ..BareConfig::default() };
+        let segment = u16::try_from(shape.packet)
+            .ok()
+            .filter(|_| shape.per_send > 1);
+        let config = BareConfig {
+            segment,
+            ..BareConfig::default()
+        };
         let socket = BareSocket::open(spec.local, &config)?;
         let one = shape.per_send * shape.packet;
         let source = (0..(MEMORY / one).max(1) * one).map(|at| (at % 251).to_le_bytes()[0]);
         let source = source.collect();
         let credit = Credit::default();
-        Ok(Self { socket, target: peer.addr, shape, source, at: 0, credit })
+        Ok(Self {
+            socket,
+            target: peer.addr,
+            shape,
+            source,
+            at: 0,
+            credit,
+        })
     }
 
     /// Sends for `duration`.
@@ -159,7 +184,10 @@ impl Sender {
     /// One system call's worth of packets.
     fn send_one(&mut self) -> Result<()> {
         let len = self.shape.per_send * self.shape.packet;
-        let bytes = self.source.get_mut(self.at..self.at + len).unwrap_or_default();
+        let bytes = self
+            .source
+            .get_mut(self.at..self.at + len)
+            .unwrap_or_default();
         if self.shape.heavy {
             bytes.chunks_exact_mut(self.shape.packet).for_each(sign);
         }
@@ -203,35 +231,65 @@ pub(super) fn receive(spec: &Spec) -> Result<()> {
     };
     let socket = BareSocket::open(spec.local, &config)?;
     let shape = Shape::new(spec, socket.rx_buffer());
-    child::say(&Ready { addr: socket.local(), rx_buffer: socket.rx_buffer() })?;
+    child::say(&Ready {
+        addr: socket.local(),
+        rx_buffer: socket.rx_buffer(),
+    })?;
     let mut buffer = vec![0; 65_536];
-    let mut place = Place { memory: vec![0; MEMORY], at: 0 };
-    let (mut arrived, mut bad, mut told) = (0, 0, 0);
+    let mut place = Place {
+        memory: vec![0; MEMORY],
+        at: 0,
+    };
+    let mut giver = Giver::default();
     let mut looks = 0;
     loop {
         let got = socket
             .receive(&mut buffer)
             .map_err(CliError::io("receive from the sending process"))?;
         let Some((len, from)) = got else {
+            if looks == QUIET {
+                giver.tell(&socket)?;
+            }
             rest(&socket, &mut looks)?;
             continue;
         };
         looks = 0;
+        giver.to = Some(from);
         for packet in buffer.get(..len).unwrap_or_default().chunks(shape.packet) {
-            arrived += 1;
+            giver.arrived += 1;
             if shape.heavy && !place.take(packet, shape.payload) {
-                bad += 1;
+                giver.bad += 1;
             }
         }
-        if arrived - told >= shape.ack_every as u64 {
-            // Credit without room to leave would be given with the next packets.
-            if socket
-                .send(&credit_bytes(arrived, bad), from)
-                .map_err(CliError::io("send to the sending process"))?
-            {
-                told = arrived;
-            }
+        if giver.arrived - giver.told >= shape.ack_every as u64 {
+            giver.tell(&socket)?;
         }
+    }
+}
+
+/// Gives credit back.
+#[derive(Default)]
+struct Giver {
+    to: Option<SocketAddr>,
+    arrived: u64,
+    bad: u64,
+    told: u64,
+}
+
+impl Giver {
+    /// Tells what has arrived, if that is news.
+    fn tell(&mut self, socket: &BareSocket) -> Result<()> {
+        let Some(to) = self.to.filter(|_| self.told < self.arrived) else {
+            return Ok(());
+        };
+        // Credit that finds no room is given with the next packets.
+        let sent = socket
+            .send(&credit_bytes(self.arrived, self.bad), to)
+            .map_err(CliError::io("send to the sending process"))?;
+        if sent {
+            self.told = self.arrived;
+        }
+        Ok(())
     }
 }
 
@@ -243,7 +301,9 @@ fn rest(socket: &BareSocket, looks: &mut u32) -> Result<()> {
         return Ok(());
     }
     *looks = 0;
-    socket.wait(NAP).map_err(CliError::io("wait for the other process"))
+    socket
+        .wait(NAP)
+        .map_err(CliError::io("wait for the other process"))
 }
 
 /// Where payload goes.
@@ -301,7 +361,10 @@ mod tests {
     fn a_damaged_packet_is_not_placed() {
         let mut packet = vec![9; HEADER + 256 + CRC];
         sign(&mut packet);
-        let mut place = Place { memory: vec![0; 600], at: 0 };
+        let mut place = Place {
+            memory: vec![0; 600],
+            at: 0,
+        };
         assert!(place.take(&packet, 256) && place.take(&packet, 256));
         assert_eq!(place.at, 0, "the third would not fit");
         packet[20] ^= 1;

@@ -27,8 +27,13 @@ pub(crate) enum Kind {
 
 impl Kind {
     /// Every limit.
-    pub(crate) const ALL: [Self; 5] =
-        [Self::Bulk, Self::Single, Self::Many, Self::Spin, Self::Block];
+    pub(crate) const ALL: [Self; 5] = [
+        Self::Bulk,
+        Self::Single,
+        Self::Many,
+        Self::Spin,
+        Self::Block,
+    ];
 
     /// Its name in JSON.
     pub(crate) const fn name(self) -> &'static str {
@@ -143,13 +148,15 @@ pub(crate) struct BareArgs {
 impl Spec {
     /// The arguments that hand this to a child.
     pub(super) fn to_args(self) -> Result<Vec<String>> {
-        let json = serde_json::to_string(&self).map_err(|_| CliError::garbled("program", "spec"))?;
+        let json =
+            serde_json::to_string(&self).map_err(|_| CliError::garbled("program", "spec"))?;
         Ok(vec!["bare".to_owned(), json])
     }
 
     /// Reads it back.
     pub(super) fn from_args(args: &BareArgs) -> Result<Self> {
-        serde_json::from_str(&args.spec).map_err(|_| CliError::garbled("parent process", &args.spec))
+        serde_json::from_str(&args.spec)
+            .map_err(|_| CliError::garbled("parent process", &args.spec))
     }
 
     /// The receiver, of a sender.
