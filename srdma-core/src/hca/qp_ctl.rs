@@ -68,7 +68,7 @@ impl Device {
         Ok(QpContext::decode(&copy))
     }
 
-    fn build_qp(&mut self, cmd: &QpCmd, ctx: &QpContext) -> Result<Box<Qp>, Refusal> {
+    fn build_qp(&self, cmd: &QpCmd, ctx: &QpContext) -> Result<Box<Qp>, Refusal> {
         let kind = match (ctx.qp_type, cmd.qpn) {
             (HwQpType::RC, _) => QpType::Rc,
             (HwQpType::UC, _) => QpType::Uc,
@@ -337,7 +337,7 @@ impl Hca {
             .remove(qpn.value())
             .ok_or(refuse(CqpMinor::INVALID_ID))?;
         self.dev.reset(&mut qp, now);
-        let _ = self.dev.pds.remove_user(qp.id.pd);
+        self.dev.pds.remove_user(qp.id.pd);
         self.dev.cqs.remove_user(qp.id.send_cq);
         self.dev.cqs.remove_user(qp.id.recv_cq);
         if let Some(srq) = qp.id.srq {

@@ -43,11 +43,9 @@ impl Hca {
         if acks == Acks::Send {
             self.send_acks(now, arena);
         }
-        let batch = arena.batch();
-        if batch.is_some() {
-            self.dev.counters.sent_batches += 1;
-        }
-        batch
+        self.dev.counters.sent_pkts += u64::from(arena.packets());
+        self.dev.counters.sent_batches += u64::from(!arena.is_empty());
+        arena.batch()
     }
 
     /// One queue pair's turn. True if the arena is full.

@@ -158,7 +158,7 @@ impl Qp {
     /// Places response bytes at `offset` of the local buffers of WQE `number`.
     fn scatter(
         &mut self,
-        ctx: &mut Ctx<'_>,
+        ctx: &Ctx<'_>,
         number: u64,
         offset: u64,
         bytes: &[u8],

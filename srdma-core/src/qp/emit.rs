@@ -136,7 +136,6 @@ impl Qp {
         match pushed {
             Ok(true) => {
                 self.advance_sent(ctx, psn, 1, work.packets);
-                ctx.counters.sent_pkts += 1;
                 Step::Sent(len + 64)
             }
             Ok(false) => {
@@ -300,7 +299,7 @@ impl Qp {
     /// One atomic request.
     pub(crate) fn step_atomic(
         &mut self,
-        ctx: &mut Ctx<'_>,
+        ctx: &Ctx<'_>,
         arena: &mut TxArena,
         work: &SendCtx,
     ) -> Step {
@@ -345,7 +344,7 @@ impl Qp {
 
     fn push_request(
         &self,
-        ctx: &mut Ctx<'_>,
+        ctx: &Ctx<'_>,
         arena: &mut TxArena,
         emit: &mut Emit,
         psn: Psn,
@@ -355,9 +354,7 @@ impl Qp {
             return false;
         };
         let mark = (self.id.slot, MarkKind::Request(psn.value()));
-        let pushed = arena.push(path, mark, emit, payload);
-        ctx.counters.sent_pkts += u64::from(pushed);
-        pushed
+        arena.push(path, mark, emit, payload)
     }
 
     /// `packets` PSNs from `psn` on stand in the arena.

@@ -5,7 +5,6 @@ use super::Qp;
 use super::attr::{QpState, QpType};
 use super::flush::Cause;
 use super::window::{Kind, Local, SendCtx, packets_of};
-use crate::hca::ctx::Ctx;
 use crate::hw::aeqe::AeCode;
 use crate::hw::cqe::FlushCode;
 use crate::hw::wqe::SqOp;
@@ -23,7 +22,7 @@ pub(crate) const fn sq_index(index: u32) -> u16 {
 
 impl Qp {
     /// Fetches the next WQE into the in-flight list. False: there is none, or none may start.
-    pub(crate) fn fetch(&mut self, ctx: &mut Ctx<'_>) -> bool {
+    pub(crate) fn fetch(&mut self) -> bool {
         // rule: roce-81
         if self.state != QpState::Rts || self.req.stopped || self.req.inflight.len() >= MAX_INFLIGHT
         {
@@ -37,7 +36,7 @@ impl Qp {
         self.sq.advance(&self.req.cmd);
         self.req.cmd_of = Some(number);
         let cause = match parsed {
-            Ok(()) => self.admit(ctx),
+            Ok(()) => self.admit(),
             Err(fault) => Err(Cause::new(FlushCode::LOC_QP_OP, fault.ae_code())),
         };
         let cmd = &self.req.cmd;
@@ -103,7 +102,7 @@ impl Qp {
 
     /// Is the operation one that this QP can do, and is its length legal?
     // rule: roce-79
-    fn admit(&self, _ctx: &Ctx<'_>) -> Result<(Kind, u32), Cause> {
+    fn admit(&self) -> Result<(Kind, u32), Cause> {
         let cmd = &self.req.cmd;
         let illegal = Err(Cause::new(
             FlushCode::LOC_QP_OP,

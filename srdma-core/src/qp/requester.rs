@@ -143,7 +143,7 @@ impl Qp {
         }
         let mut left = QUANTUM_BYTES;
         loop {
-            if self.req.cur == self.req.end() && !self.fetch(ctx) {
+            if self.req.cur == self.req.end() && !self.fetch() {
                 return Emitted::Idle;
             }
             match self.step(ctx, arena) {

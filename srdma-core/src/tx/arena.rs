@@ -92,8 +92,18 @@ pub(crate) struct Mark {
 pub(crate) enum MarkKind {
     /// Requests from this PSN on (raw 24-bit number).
     Request(u32),
-    /// A response; the number says what the responder has to take up again.
+    /// A response: what the responder has to take up again, above a PSN of 24 bits.
     Response(u64),
+}
+
+impl MarkKind {
+    const fn same_stream(self, other: Self) -> bool {
+        match (self, other) {
+            (Self::Request(_), Self::Request(_)) => true,
+            (Self::Response(a), Self::Response(b)) => a >> 24 == b >> 24,
+            _ => false,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -222,10 +232,11 @@ impl TxArena {
     fn mark(&mut self, (qp, kind): (Slot, MarkKind)) {
         #[allow(clippy::cast_possible_truncation, reason = "at most RUNS runs")]
         let run = (self.runs.len() - 1) as u32;
-        if let (Some(last), MarkKind::Request(_)) = (self.marks.last(), kind)
+        // The first mark of a stream in a run says enough: going back starts there.
+        if let Some(last) = self.marks.last()
             && last.qp == qp
             && last.run == run
-            && matches!(last.kind, MarkKind::Request(_))
+            && last.kind.same_stream(kind)
         {
             return;
         }

@@ -308,10 +308,10 @@ impl Qp {
             Fault::Drop | Fault::NotReady => {}
             Fault::Overrun => self.cq_overrun(ctx),
             Fault::Invalid(ae) => {
-                self.rq_error(ctx, Cause::new(told(FlushCode::REM_INV_REQ), ae), source)
+                self.rq_error(ctx, Cause::new(told(FlushCode::REM_INV_REQ), ae), source);
             }
             Fault::Access(ae) => {
-                self.rq_error(ctx, Cause::new(told(FlushCode::REM_ACCESS), ae), source)
+                self.rq_error(ctx, Cause::new(told(FlushCode::REM_ACCESS), ae), source);
             }
             Fault::Operational(code, ae) => self.rq_error(ctx, Cause::new(code, ae), source),
             Fault::TooLong => {

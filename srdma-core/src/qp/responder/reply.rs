@@ -145,10 +145,10 @@ impl Replies {
         } else if what & MARK_NAK != 0 {
             #[allow(clippy::cast_possible_truncation, reason = "packed by `mark_nak`")]
             let (psn, byte) = (Psn::new(what as u32), (what >> 32) as u8);
-            self.nak = self.nak.or(Some(Nak {
+            self.nak.get_or_insert_with(|| Nak {
                 psn,
                 syndrome: Syndrome::from_byte(byte),
-            }));
+            });
         } else {
             let (number, psn) = (
                 what >> 24,
@@ -298,7 +298,7 @@ impl Qp {
 
     fn push_aeth(
         &self,
-        ctx: &mut Ctx<'_>,
+        ctx: &Ctx<'_>,
         arena: &mut TxArena,
         psn: Psn,
         syndrome: Syndrome,
@@ -314,7 +314,7 @@ impl Qp {
 
     fn push_response(
         &self,
-        ctx: &mut Ctx<'_>,
+        ctx: &Ctx<'_>,
         arena: &mut TxArena,
         emit: &mut Emit,
         payload: Payload<'_>,
@@ -324,14 +324,12 @@ impl Qp {
         let Some(path) = self.conn.path.and_then(|id| ctx.paths.get(id)) else {
             return true;
         };
-        let pushed = arena.push(
+        arena.push(
             path,
             (self.id.slot, MarkKind::Response(mark)),
             emit,
             payload,
-        );
-        ctx.counters.sent_pkts += u64::from(pushed);
-        pushed
+        )
     }
 
     /// One packet of answer `number`: its bytes, or `None` when the arena is full.
@@ -355,52 +353,36 @@ impl Qp {
             self.conn.remote_qpn,
             psn,
         ));
-        let mut bytes = 0;
-        let pushed = match replay.answer {
-            Answer::Empty => {
-                emit.aeth = aeth;
-                self.push_response(ctx, arena, &mut emit, Payload::None, mark)
-            }
+        emit.aeth = aeth;
+        let (pushed, bytes) = match replay.answer {
+            Answer::Empty => (
+                self.push_response(ctx, arena, &mut emit, Payload::None, mark),
+                0,
+            ),
             Answer::Atomic { original } => {
                 emit.bth.opcode = Opcode::RC_ATOMIC_ACK;
-                emit.aeth = aeth;
                 emit.atomic_ack = Some(original);
-                self.push_response(ctx, arena, &mut emit, Payload::None, mark)
+                (
+                    self.push_response(ctx, arena, &mut emit, Payload::None, mark),
+                    0,
+                )
             }
             Answer::Read { claim, len, .. } => {
                 emit.bth.opcode = read_opcode(psn == replay.start, left == 1);
-                if emit.bth.opcode != Opcode::RC_READ_RESP_MIDDLE {
-                    emit.aeth = aeth;
+                if emit.bth.opcode == Opcode::RC_READ_RESP_MIDDLE {
+                    emit.aeth = None;
                 }
-                let mtu = self.conn.mtu;
-                let at = u64::try_from(psn.since(replay.first)).unwrap_or(0) * u64::from(mtu);
-                bytes = u64::from(len).saturating_sub(at).min(u64::from(mtu));
-                let span = match claim {
-                    None => Some(crate::mem::Span::empty()),
-                    Some(claim) => {
-                        let size = usize::try_from(bytes).unwrap_or(0);
-                        ctx.regions
-                            .renew(&claim, at, size)
-                            .ok()
-                            .map(|grant| grant.span())
-                    }
-                };
-                let Some(span) = span else {
+                let at = u64::try_from(psn.since(replay.first)).unwrap_or(0);
+                let at = at * u64::from(self.conn.mtu);
+                let bytes = u64::from(len)
+                    .saturating_sub(at)
+                    .min(u64::from(self.conn.mtu));
+                let Some(pushed) = self.push_read(ctx, arena, &mut emit, claim, (at, bytes), mark)
+                else {
                     self.revoke_read(ctx, psn);
                     return Some(0);
                 };
-                let part = [span];
-                let payload = if span.is_empty() {
-                    Payload::None
-                } else {
-                    Payload::Spans(&part)
-                };
-                let slot = (self.id.slot, MarkKind::Response(mark));
-                emit.bth.pkey = self.conn.pkey;
-                self.conn
-                    .path
-                    .and_then(|id| ctx.paths.get(id))
-                    .is_none_or(|path| arena.push(path, slot, &mut emit, payload))
+                (pushed, bytes)
             }
         };
         if !pushed {
@@ -413,6 +395,30 @@ impl Qp {
             self.rsp.replies.sending.pop_front();
         }
         Some(u32::try_from(bytes).unwrap_or(0) + 64)
+    }
+
+    /// A READ response packet with `(offset, len)` of the answer's memory. `None`: the memory is
+    /// not there any more.
+    fn push_read(
+        &self,
+        ctx: &Ctx<'_>,
+        arena: &mut TxArena,
+        emit: &mut Emit,
+        claim: Option<Claim>,
+        (at, len): (u64, u64),
+        mark: u64,
+    ) -> Option<bool> {
+        emit.bth.pkey = self.conn.pkey;
+        let mark = (self.id.slot, MarkKind::Response(mark));
+        let Some(path) = self.conn.path.and_then(|id| ctx.paths.get(id)) else {
+            return Some(true);
+        };
+        let Some(claim) = claim else {
+            return Some(arena.push(path, mark, emit, Payload::None));
+        };
+        let len = usize::try_from(len).unwrap_or(0);
+        let grant = ctx.regions.renew(&claim, at, len).ok()?;
+        Some(arena.push(path, mark, emit, Payload::Spans(&[grant.span()])))
     }
 
     /// The memory of a READ in progress was taken away: the rest of it is refused.
