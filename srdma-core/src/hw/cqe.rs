@@ -75,7 +75,7 @@ le_word! {
     /// Word 0 of a CQE.
     pub struct CqeLen {
         /// Bytes received.
-        len / with_len: u32 = [31:0],
+        bytes / with_bytes: u32 = [31:0],
         /// PSN (or RTT, or a timestamp).
         psn / with_psn: u32 = [63:32],
     }
@@ -229,7 +229,7 @@ impl CqeInfo {
         let (major, minor) = self.error.unwrap_or((Major::NONE, 0));
         [
             CqeLen::ZERO
-                .with_len(self.len)
+                .with_bytes(self.len)
                 .with_psn(self.psn.value())
                 .bits(),
             self.srq_wr_id.unwrap_or(self.context),
@@ -286,7 +286,7 @@ impl CqeInfo {
             qpn: peer.qpn(),
             context,
             wqe_index: header.wqe_index(),
-            len: len.len(),
+            len: len.bytes(),
             psn: Psn::new(len.psn()),
             peer: peer.peer(),
             stag_or_ipv4: header.stag_or_ipv4(),

@@ -12,23 +12,23 @@
 //! a command makes sense (ids, states, ranges) is for the device to decide; decoding only refuses
 //! what has no meaning at all.
 
-mod cmd;
 mod completion;
+mod objects;
+mod queues;
 #[cfg(test)]
 mod tests;
 mod words;
 
-pub use cmd::{
-    AllocStag, CqCmd, CreateAeq, CreateAh, CreateCeq, DeallocStag, FlushWqes, McastCmd, ModifySrq,
-    QpCmd, RegMr, SrqCmd, StagKind,
-};
 pub use completion::{CqpCompletion, CqpMinor, CqpValue};
+pub use objects::{AllocStag, CreateAh, DeallocStag, McastCmd, RegMr, StagKind};
+pub use queues::{CqCmd, CreateAeq, CreateCeq, FlushWqes, ModifySrq, QpCmd, SrqCmd};
 pub use words::*;
 
 use crate::num::{AhId, CeqId, CqId, Qpn, SrqId};
 
 /// Words of a CQP WQE.
 pub const CQP_WORDS: usize = 8;
+type Words = [u64; CQP_WORDS];
 /// Index of its header word.
 pub const CQP_HEADER: usize = 3;
 

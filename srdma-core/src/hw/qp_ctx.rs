@@ -8,8 +8,8 @@
 //! +48   15:0 path MTU          +56  63:48 P_Key | 47:30 PD | 19:0 flow label
 //! +64   63:32 Q_Key | 23:0 target QPN
 //! +80   23:0 next PSN          +88  23:0 expected PSN
-//! +128  63:57 timeout | 56:54 RNR retries | 53:48 retries | [srdma] 31:16 P_Key index,
-//!       4:0 RNR timer
+//! +128  63:57 timeout | 56:54 RNR retries | 53:48 retries
+//!       [srdma] 31:16 P_Key index | 4:0 RNR timer
 //! +136  56:32 receive CQ | 24:0 send CQ
 //! +152  [srdma] 7:0 GID index
 //! +160  7:0 ORD | 18:16 IRD class | [srdma] 31:24 IRD, 41:32 rights

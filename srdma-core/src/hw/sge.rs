@@ -22,7 +22,7 @@ le_word! {
         /// Local key.
         lkey / with_lkey: Lkey = [31:0],
         /// Bytes; 31 bits.
-        len / with_len: u32 = [62:32],
+        bytes / with_bytes: u32 = [62:32],
         /// Lap of the ring.
         valid / with_valid: crate::hw::Polarity = [63:63],
     }
@@ -32,7 +32,10 @@ le_word! {
 #[inline]
 #[must_use]
 pub fn frag_word(sge: &Sge) -> u64 {
-    FragWord::ZERO.with_lkey(sge.lkey).with_len(sge.len).bits()
+    FragWord::ZERO
+        .with_lkey(sge.lkey)
+        .with_bytes(sge.len)
+        .bits()
 }
 
 /// From the two words of a fragment; `None` for padding.
@@ -40,7 +43,7 @@ pub fn frag_word(sge: &Sge) -> u64 {
 #[must_use]
 pub fn sge_from_words(addr: u64, second: u64) -> Option<Sge> {
     let word = FragWord::from_bits(second);
-    let (len, lkey) = (word.len(), word.lkey());
+    let (len, lkey) = (word.bytes(), word.lkey());
     (len != 0 || lkey.value() != 0).then_some(Sge { addr, len, lkey })
 }
 

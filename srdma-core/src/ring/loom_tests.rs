@@ -11,27 +11,34 @@ use loom::thread;
 
 /// Words that loom watches.
 #[derive(Clone, Debug)]
-struct LoomWords(Arc<Vec<AtomicU64>>);
+struct LoomWords {
+    words: Arc<Vec<AtomicU64>>,
+    /// What "release" stores with: plain stores must be found out.
+    publish: Ordering,
+}
 
 fn memory(words: usize) -> LoomWords {
-    LoomWords(Arc::new((0..words).map(|_| AtomicU64::new(0)).collect()))
+    LoomWords {
+        words: Arc::new((0..words).map(|_| AtomicU64::new(0)).collect()),
+        publish: Ordering::Release,
+    }
 }
 
 impl Words for LoomWords {
     fn len(&self) -> usize {
-        self.0.len()
+        self.words.len()
     }
     fn load(&self, index: usize) -> u64 {
-        self.0[index].load(Ordering::Relaxed)
+        self.words[index].load(Ordering::Relaxed)
     }
     fn load_acquire(&self, index: usize) -> u64 {
-        self.0[index].load(Ordering::Acquire)
+        self.words[index].load(Ordering::Acquire)
     }
     fn store(&self, index: usize, value: u64) {
-        self.0[index].store(value, Ordering::Relaxed);
+        self.words[index].store(value, Ordering::Relaxed);
     }
     fn store_release(&self, index: usize, value: u64) {
-        self.0[index].store(value, Ordering::Release);
+        self.words[index].store(value, self.publish);
     }
 }
 
@@ -76,6 +83,23 @@ fn loom_entries_are_seen_whole_and_in_order() {
             next += 1;
         }
         assert!(next == 3 || next == 4);
+    });
+}
+
+/// The model is able to fail: a header that is published plainly shows a torn entry.
+#[test]
+#[should_panic(expected = "assertion `left == right` failed")]
+fn loom_finds_a_plain_publish() {
+    loom::model(|| {
+        let mut words = memory(4);
+        words.publish = Ordering::Relaxed;
+        let mut producer = Producer::<Aeqe, _>::new(words.clone(), 2, 2).unwrap();
+        let mut consumer = Consumer::<Aeqe, _>::new(words, 2).unwrap();
+        let writer = thread::spawn(move || producer.try_push(event(1)).unwrap());
+        if let Some(got) = consumer.pop() {
+            assert_eq!(got, event(1));
+        }
+        writer.join().unwrap();
     });
 }
 

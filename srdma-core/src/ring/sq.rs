@@ -137,7 +137,7 @@ impl<W: Words> SqProducer<W> {
         }
     }
 
-    /// Takes staged WQEs back. Their valid bits are undone, so nothing later makes them appear.
+    /// Takes staged WQEs back. Their valid bits are undone, so that nothing later shows them.
     pub fn rollback(&mut self) {
         let Some(staged) = self.staged.take() else {
             return;

@@ -93,7 +93,7 @@ le_word! {
 le_word! {
     /// Word 1 of stag commands.
     pub struct StagRange {
-        len / with_len: u64 = [45:0],
+        bytes / with_bytes: u64 = [45:0],
         pd / with_pd: PdId = [63:46],
     }
 }

@@ -6,8 +6,7 @@
 //!
 //! A buffer is meant to be kept and reused: a builder writes the quanta it needs and no more. The
 //! valid bits are put in when a ring takes the WQE, since only then its lap is known. Words that
-//! Intel's driver leaves as they were (`+8` beside an immediate, `+0` of inline data) are zero
-//! here.
+//! Intel's driver does not write (`+8` beside an immediate, `+0` of inline data) are zero here.
 
 use super::super::sge::frag_word;
 use super::{

@@ -1,4 +1,4 @@
-//! Completion rings: both ends over several laps, extended entries, resizing.
+//! Completion queue: wraps, extensions, overflow, parking, cleaning, resize.
 
 use super::{cq_shadow, memory};
 use crate::hw::cqe::{CqeInfo, FlushCode};

@@ -1,4 +1,4 @@
-//! Rings of fixed entries: CEQ, AEQ and CQP over several laps.
+//! Event and control rings, the polarity table, depths.
 
 use super::memory;
 use crate::hw::cqp::{CQP_HEADER, CqpCmd};

@@ -1,4 +1,4 @@
-//! Send rings: chunks, padding, clear-ahead, wrap.
+//! Send queue: chunks, padding, clear-ahead, staging, any mix of sizes.
 
 use super::memory;
 use crate::hw::wqe::{RemoteAddr, SendWr, WrFlags, WriteWr};
@@ -91,8 +91,10 @@ fn a_ring_of_512_takes_255() {
     assert_eq!(driver.push(&wqe(1, 0)), Err(PushFault::Full));
     driver.release_to(1);
     driver.push(&wqe(1, 0)).unwrap();
-    SqProducer::new(memory(1024), 256).unwrap_err();
-    SqProducer::new(memory(2048), 513).unwrap_err();
+    for quanta in [256, 513, 65536] {
+        let refused = SqProducer::new(memory(2052), quanta).err();
+        assert_eq!(refused, Some(RingFault::BadSize), "{quanta}");
+    }
 }
 
 #[test]
