@@ -11,6 +11,7 @@ mod control;
 pub mod counters;
 pub(crate) mod ctx;
 pub mod events;
+mod id_guard;
 pub mod msix;
 pub(crate) mod peer;
 pub(crate) mod qp_ctl;

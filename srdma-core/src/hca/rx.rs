@@ -8,12 +8,13 @@
 //! counter and nothing else.                                           [RoCEv2 3.1, E810 8.6.1]
 
 use super::Hca;
+use super::id_guard::IdGuard;
 use crate::num::Qpn;
 use crate::obj::table::Slot;
 use crate::qp::attr::{QpState, QpType};
 use crate::rx::RxMeta;
 use crate::time::Instant;
-use crate::wire::icrc::{self, IcrcCheck, IcrcFlow, IdWindow};
+use crate::wire::icrc::{self, IcrcCheck, IcrcFlow};
 use crate::wire::{Ecn, FlowTuple, Packet, ROCE_PORT, Service};
 use std::net::{IpAddr, SocketAddr};
 
@@ -26,25 +27,42 @@ struct Flow {
     source: SocketAddr,
     local: IpAddr,
     icrc: IcrcFlow,
-    ids: IdWindow,
 }
 
 /// The flows seen last.
 #[derive(Debug)]
 pub(super) struct Flows {
     slots: Vec<Option<Flow>>,
+    /// By address pair, since a sender's identifications are shared by its ports.
+    guards: Vec<Option<(IpAddr, IpAddr, IdGuard)>>,
 }
 
 impl Flows {
     pub(super) fn new() -> Self {
         Self {
             slots: (0..FLOWS).map(|_| None).collect(),
+            guards: (0..FLOWS).map(|_| None).collect(),
         }
+    }
+
+    /// What is known of the identifications that `meta`'s sender uses.
+    fn guard(&mut self, meta: &RxMeta) -> Option<&mut IdGuard> {
+        let (source, local) = (meta.source.ip(), meta.local);
+        let slot = self.guards.get_mut(hash(source, local, 0) % FLOWS)?;
+        if slot
+            .as_ref()
+            .is_none_or(|(a, b, _)| (*a, *b) != (source, local))
+        {
+            *slot = Some((source, local, IdGuard::default()));
+        }
+        slot.as_mut().map(|(_, _, guard)| guard)
     }
 
     /// The entry of the flow that `meta` belongs to, made if it is not there.
     fn find(&mut self, meta: &RxMeta) -> Option<&mut Flow> {
-        let slot = self.slots.get_mut(hash(meta) % FLOWS)?;
+        let slot = self
+            .slots
+            .get_mut(hash(meta.source.ip(), meta.local, meta.source.port()) % FLOWS)?;
         let same = slot
             .as_ref()
             .is_some_and(|flow| flow.source == meta.source && flow.local == meta.local);
@@ -59,14 +77,13 @@ impl Flows {
                 source: meta.source,
                 local: meta.local,
                 icrc: IcrcFlow::new(&tuple),
-                ids: IdWindow::default(),
             });
         }
         slot.as_mut()
     }
 }
 
-fn hash(meta: &RxMeta) -> usize {
+fn hash(source: IpAddr, local: IpAddr, port: u16) -> usize {
     let last = |ip: IpAddr| match ip {
         IpAddr::V4(ip) => u32::from(ip),
         IpAddr::V6(ip) => {
@@ -74,11 +91,11 @@ fn hash(meta: &RxMeta) -> usize {
             u32::from_be_bytes([a, b, c, d])
         }
     };
-    let mixed = last(meta.source.ip())
+    let mixed = last(source)
         .wrapping_mul(31)
-        .wrapping_add(last(meta.local))
+        .wrapping_add(last(local))
         .wrapping_mul(31)
-        .wrapping_add(u32::from(meta.source.port()))
+        .wrapping_add(u32::from(port))
         .wrapping_mul(0x9e37_79b1);
     (mixed >> 20) as usize
 }
@@ -128,8 +145,8 @@ impl Hca {
                 return;
             }
         };
-        if ip_id != hint && ip_id != 0 && flow.ids.observe(ip_id) {
-            self.dev.counters.icrc_id_jump += 1;
+        if !self.believes(meta, ip_id, hint, now) {
+            return;
         }
         self.dev.counters.rcvd_pkts += 1;
         self.dev.counters.rcvd_bytes += bytes.len() as u64;
@@ -137,6 +154,25 @@ impl Hca {
             self.dev.counters.rcvd_ecn_marked += 1;
         }
         self.route(now, meta, &packet, ip_id);
+    }
+
+    /// Does the identification make sense for its sender? IPv6 has none.
+    fn believes(&mut self, meta: &RxMeta, ip_id: u16, hint: u16, now: Instant) -> bool {
+        if meta.local.is_ipv6() {
+            return true;
+        }
+        let Some(guard) = self.flows.guard(meta) else {
+            return true;
+        };
+        if ip_id == hint {
+            guard.expected();
+            return true;
+        }
+        let believed = guard.believes(ip_id, now);
+        if !believed {
+            self.dev.counters.icrc_id_jump += 1;
+        }
+        believed
     }
 
     /// Finds the queue pair and checks that the packet may reach it.
