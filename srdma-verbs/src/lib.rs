@@ -1,1 +1,128 @@
-//! srdma-verbs
+//! Verbs on a userspace RDMA device: no hardware, no kernel module, no root.
+//!
+//! ```text
+//! Context ── Pd ── Mr · Mw · Ah · Srq · Qp
+//!    └────── Cq · CompChannel
+//! ```
+//!
+//! # From device to first WRITE
+//!
+//! Two devices in one process; in practice they are two programs, and the endpoint, the address and
+//! the key travel by any other way (they are plain values).
+//!
+//! ```
+//! use srdma_verbs::{Access, DeviceConfig, QpType, WrId};
+//! # fn main() -> srdma_verbs::Result<()> {
+//! let (here, there) = (DeviceConfig::doc_test()?.open()?, DeviceConfig::doc_test()?.open()?);
+//!
+//! // On each side: a domain, a completion queue, a queue pair.
+//! let (pd, peer_pd) = (here.alloc_pd()?, there.alloc_pd()?);
+//! let (cq, peer_cq) = (here.create_cq(16).build()?, there.create_cq(16).build()?);
+//! let qp = pd.create_qp(QpType::Rc).send_cq(&cq).recv_cq(&cq).build()?;
+//! let peer_qp = peer_pd.create_qp(QpType::Rc).send_cq(&peer_cq).recv_cq(&peer_cq).build()?;
+//!
+//! // Endpoints are exchanged, and both connect.
+//! let (mine, theirs) = (qp.endpoint(), peer_qp.endpoint());
+//! let qp = qp.connect(&theirs)?;
+//! let peer_qp = peer_qp.connect(&mine)?;
+//!
+//! // The peer opens memory; we write to it.
+//! let source = pd.register(b"first write".to_vec(), Access::LOCAL_READ)?;
+//! let target = peer_pd.register(vec![0; 64], Access::LOCAL_WRITE | Access::REMOTE_WRITE)?;
+//! let mut batch = qp.post_send();
+//! batch.write(WrId(7)).local(source.sge(..)).remote(target.addr(), target.rkey()).signaled();
+//! batch.ring()?;
+//!
+//! // Polling runs the device until the peer has acknowledged.
+//! let done = loop {
+//!     if let Some(wc) = cq.poll().next() {
+//!         break wc.to_completion();
+//!     }
+//! };
+//! assert!(done.is_ok(), "{}", done.status());
+//! assert_eq!(target.to_vec(0, 11)?, b"first write");
+//! # let _ = peer_qp;
+//! # Ok(()) }
+//! ```
+//!
+//! # Why posting is safe
+//!
+//! We are the device. A request names memory by key, and the device reaches memory only through
+//! keys that are registered while it does; a region that is dropped takes its key along. Registered
+//! memory is never a slice: [`Mr::read`], [`Mr::write`] and the atomic [`Mr::load`] and
+//! [`Mr::store`] copy. Two things are `unsafe`: registering memory that this crate does not own
+//! ([`Pd::register_foreign`]), and looking at a region as a slice ([`Mr::as_slice`]).
+//!
+//! # Which thread does the work
+//!
+//! The one that calls. Ringing a batch and polling an empty queue run a pass of the device, unless
+//! another thread is inside it. A background thread takes over when nobody calls. All objects may
+//! be shared between threads; a [`SendBatch`], [`RecvBatch`] or [`Poll`] holds the lock of its queue
+//! while it lives.
+//!
+//! | file | what |
+//! |---|---|
+//! | `device`, `context` | finding, opening, querying |
+//! | `buffer`, `mr`, `mw`, `pd`, `ah`, `path` | memory, windows, domains, addresses |
+//! | `cq`, `channel`, `wc`, `async_event` | completions and events |
+//! | `qp_build`, `qp`, `qp_attr`, `endpoint`, `srq` | queue pairs |
+//! | `post`, `wr`, `post_recv` | posting |
+//! | `driver` | rings, numbers, control commands, event queues |
+
+#![deny(unsafe_code)]
+
+mod ah;
+mod async_event;
+mod buffer;
+mod channel;
+mod context;
+mod cq;
+mod device;
+#[allow(
+    unsafe_code,
+    reason = "`driver::alloc` is the corner where it may stand"
+)]
+mod driver;
+mod endpoint;
+mod error;
+mod mr;
+mod mw;
+mod path;
+mod pd;
+mod post;
+mod post_recv;
+mod qp;
+mod qp_attr;
+mod qp_build;
+mod srq;
+mod wc;
+mod wr;
+
+pub use ah::Ah;
+pub use async_event::{AsyncEvent, AsyncKind, Element};
+pub use buffer::{Buffer, IntoBuffer};
+pub use channel::{CompChannel, CompEvent};
+pub use context::{Context, DeviceAttr, PortAttr};
+pub use cq::{Cq, CqBuilder, MAX_CQE, Poll};
+pub use device::{DeviceConfig, DeviceInfo, devices, open};
+pub use endpoint::QpEndpoint;
+pub use error::{Arg, Error, Reason, Result};
+pub use mr::{MAX_MR_BYTES, Mr, Rereg};
+pub use mw::{BindInfo, Mw, MwType};
+pub use path::Path;
+pub use pd::Pd;
+pub use post::SendBatch;
+pub use post_recv::{RecvBatch, RecvWr};
+pub use qp::{Qp, QpCaps};
+pub use qp_attr::QpAttr;
+pub use qp_build::{PreparedQp, QpBuilder};
+pub use srq::{Srq, SrqAttr, SrqBuilder};
+pub use wc::{Completion, Wc, WcFlags, WcOpcode, WcStatus, WrId};
+pub use wr::{Wr, kind};
+
+pub use srdma_core::hca::counters::Counters;
+pub use srdma_core::hw::Sge;
+pub use srdma_core::mem::Access;
+pub use srdma_core::num::{CqId, Lkey, PdId, Pkey, Psn, Qkey, Qpn, Rkey, SrqId};
+pub use srdma_core::obj::port::{Gid, LinkState, Mtu};
+pub use srdma_core::qp::attr::{AttrError, AttrMask, QpState, QpType};

@@ -7,7 +7,7 @@ use crate::time::Instant;
 
 impl Device {
     /// What commands about anything but queue pairs get.
-    fn control(&mut self) -> Control<'_> {
+    pub(super) fn control(&mut self) -> Control<'_> {
         Control {
             host: &mut self.host,
             regions: &mut self.regions,

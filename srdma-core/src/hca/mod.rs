@@ -203,6 +203,12 @@ impl Hca {
         self.dev.events.enable_vector(vector);
     }
 
+    /// Holds a completion vector back for `itr_ns` after it fired; 0 for not at all. False for the
+    /// vector of asynchronous events, which is never held back.         [E810 4.6]
+    pub fn moderate_vector(&mut self, vector: MsixVector, itr_ns: u32) -> bool {
+        self.dev.events.set_moderation(vector, itr_ns)
+    }
+
     /// Work may have been posted, a queue armed, or control commands written.
     // rule: e810-26
     pub fn ring(&mut self, now: Instant, what: Doorbell) {

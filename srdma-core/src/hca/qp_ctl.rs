@@ -76,7 +76,7 @@ impl Device {
             (HwQpType::UD, _) => QpType::Ud,
             _ => return Err(refuse(CqpMinor::INVALID_COMMAND)),
         };
-        if cmd.qpn.value() == 0 || cmd.qpn == Qpn::MULTICAST || !self.pds.exists(ctx.pd) {
+        if cmd.qpn.value() == 0 || cmd.qpn == Qpn::MULTICAST {
             return Err(refuse(CqpMinor::INVALID_COMMAND));
         }
         let missing = || refuse(CqpMinor::INVALID_ID);
@@ -262,11 +262,12 @@ impl Hca {
             return Err(refuse(CqpMinor::INVALID_ID));
         }
         let qp = self.dev.build_qp(cmd, &ctx)?;
-        let slot = insert(&mut self.qps, qp)?;
+        self.dev.control().hold_pd(ctx.pd)?;
+        let inserted = insert(&mut self.qps, qp);
+        let slot = inserted.inspect_err(|_| self.dev.control().release_pd(ctx.pd))?;
         if let Some(qp) = self.qps.get_mut(slot) {
             qp.id.slot = slot;
         }
-        let _ = self.dev.pds.add_user(ctx.pd);
         let (send_cq, recv_cq, srq) = self
             .qps
             .get(slot)
@@ -337,7 +338,7 @@ impl Hca {
             .remove(qpn.value())
             .ok_or(refuse(CqpMinor::INVALID_ID))?;
         self.dev.reset(&mut qp, now);
-        self.dev.pds.remove_user(qp.id.pd);
+        self.dev.control().release_pd(qp.id.pd);
         self.dev.cqs.remove_user(qp.id.send_cq);
         self.dev.cqs.remove_user(qp.id.recv_cq);
         if let Some(srq) = qp.id.srq {

@@ -1,0 +1,503 @@
+//! Completion queues: poll, arm, resize.
+//!
+//! ```text
+//! poll    entry there ─► completion         nothing ─► run a pass of the device, look once more
+//! arm     asks for one event on the channel; what is there already gives none
+//! ```
+//!
+//! The thread that polls runs the device if nobody else does, so a completion is read by the thread
+//! that received its packet. What entries mean: `driver::reap`.
+
+use crate::channel::CompChannel;
+use crate::context::{Context, ContextInner};
+use crate::driver::alloc::RingMem;
+use crate::driver::engine::Doorbell;
+use crate::driver::fifo::Owed;
+use crate::driver::ids::lock;
+use crate::driver::irq::CEQ_ENTRIES;
+use crate::driver::reap::Reaper;
+use crate::driver::shared::CqShared;
+use crate::error::{Arg, Reason, Result};
+use crate::wc::{Completion, Wc};
+use core::fmt;
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use core::time::Duration;
+use srdma_core::hw::CqpCmd;
+use srdma_core::hw::cqp::CqCmd;
+use srdma_core::hw::shadow::SHADOW_WORDS;
+use srdma_core::mem::HostFault;
+use srdma_core::num::{CeqId, CqId};
+use srdma_core::ring::depth::cq_slots;
+use srdma_core::ring::{CqConsumer, CqShadow};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+
+/// Entries that a completion queue can have. Each may take two slots. [E810 1.7]
+pub const MAX_CQE: u32 = srdma_core::limits::MAX_CQE / 2 - 2;
+
+/// Bytes of a slot.
+const SLOT: usize = 32;
+
+/// A completion queue.
+#[derive(Clone)]
+pub struct Cq {
+    inner: Arc<CqInner>,
+}
+
+pub(crate) struct CqInner {
+    ctx: Arc<ContextInner>,
+    shared: Arc<CqShared>,
+    state: Mutex<CqState>,
+    shadow: RingMem,
+    users: AtomicUsize,
+    entries: AtomicU32,
+    comp_vector: u16,
+    live: AtomicBool,
+}
+
+/// What the lock of a completion queue guards.
+pub(crate) struct CqState {
+    pub(crate) reaper: Reaper,
+    arm: ArmState,
+    mem: RingMem,
+}
+
+/// Who arms when.                                                     [E810 3.10]
+#[derive(Debug, Default)]
+struct ArmState {
+    is_armed: bool,
+    skip_arm: bool,
+}
+
+/// Describes a completion queue before it is made.
+#[derive(Debug)]
+#[must_use]
+pub struct CqBuilder<'a> {
+    ctx: &'a Context,
+    entries: u32,
+    channel: Option<CompChannel>,
+    comp_vector: u16,
+}
+
+impl<'a> CqBuilder<'a> {
+    pub(crate) const fn new(ctx: &'a Context, entries: u32) -> Self {
+        Self {
+            ctx,
+            entries,
+            channel: None,
+            comp_vector: 0,
+        }
+    }
+
+    /// Its events go to `channel`.
+    pub fn on_channel(mut self, channel: &CompChannel) -> Self {
+        self.channel = Some(channel.clone());
+        self
+    }
+
+    /// Its events come through this completion vector.
+    pub const fn comp_vector(mut self, vector: u16) -> Self {
+        self.comp_vector = vector;
+        self
+    }
+
+    /// Makes it.
+    pub fn build(self) -> Result<Cq> {
+        let (ctx, channel) = (&self.ctx.inner, self.channel);
+        Cq::create(ctx, self.entries, channel, self.comp_vector)
+            .map_err(|reason| reason.of("create_cq"))
+    }
+}
+
+impl Cq {
+    pub(crate) const fn from_inner(inner: Arc<CqInner>) -> Self {
+        Self { inner }
+    }
+
+    fn create(
+        ctx: &Arc<ContextInner>,
+        entries: u32,
+        channel: Option<CompChannel>,
+        comp_vector: u16,
+    ) -> core::result::Result<Self, Reason> {
+        let driver = &ctx.driver;
+        let slots = slots_for(entries)?;
+        if comp_vector >= driver.comp_vectors() {
+            let limit = u64::from(driver.comp_vectors()).saturating_sub(1);
+            return Err(Reason::Range {
+                arg: Arg::CompVector,
+                limit,
+            });
+        }
+        let mem = RingMem::new(&driver.engine, slots as usize * SLOT)?;
+        let shadow = RingMem::new(&driver.engine, 8 * SHADOW_WORDS)?;
+        let ring = consumer(&mem, slots, &shadow)?;
+        let id = driver.ids.cq.take().ok_or(Reason::Exhausted)?;
+        let channel = channel.map(|channel| channel.inner);
+        let shared = Arc::new(CqShared {
+            id: CqId(id),
+            cookie: driver.cookie(),
+            channel,
+            ctx: Arc::downgrade(ctx),
+            owed: Owed::default(),
+            owed_async: Owed::default(),
+            me: OnceLock::new(),
+        });
+        let inner = Arc::new(CqInner {
+            ctx: Arc::clone(ctx),
+            shared,
+            state: Mutex::new(CqState {
+                reaper: Reaper::new(ring),
+                arm: ArmState::default(),
+                mem,
+            }),
+            shadow,
+            users: AtomicUsize::new(0),
+            entries: AtomicU32::new(entries),
+            comp_vector,
+            live: AtomicBool::new(false),
+        });
+        let cmd = inner.command(&lock(&inner.state).mem, slots);
+        driver.irq.add_cq(&inner.shared);
+        if let Err(reason) = driver.exec(&CqpCmd::CreateCq(cmd)) {
+            driver.irq.remove_cq(inner.shared.cookie);
+            driver.ids.cq.give(id);
+            return Err(reason);
+        }
+        let _ = inner.shared.me.set(Arc::downgrade(&inner));
+        if let Some(channel) = &inner.shared.channel {
+            channel.cqs.fetch_add(1, Ordering::AcqRel);
+            channel.fifo.reserve(2);
+        }
+        inner.live.store(true, Ordering::Release);
+        Ok(Self { inner })
+    }
+
+    /// The number of the queue.
+    #[must_use]
+    pub fn id(&self) -> CqId {
+        self.inner.shared.id
+    }
+
+    /// Entries that it was made for, or resized to.
+    #[must_use]
+    pub fn entries(&self) -> u32 {
+        self.inner.entries.load(Ordering::Acquire)
+    }
+
+    /// Starts to poll. Holds the queue until the result is dropped.
+    ///
+    /// ```
+    /// # fn main() -> srdma_verbs::Result<()> {
+    /// # let ctx = srdma_verbs::DeviceConfig::doc_test()?.open()?;
+    /// let cq = ctx.create_cq(16).build()?;
+    /// let mut done = cq.poll();
+    /// while let Some(wc) = done.next() {
+    ///     println!("{:?} {}", wc.wr_id(), wc.status());
+    /// }
+    /// # Ok(()) }
+    /// ```
+    #[must_use]
+    pub fn poll(&self) -> Poll<'_> {
+        Poll {
+            state: lock(&self.inner.state),
+            cq: &self.inner,
+            driven: false,
+        }
+    }
+
+    /// Fills `completions` from the front, and says how many there were.
+    pub fn poll_into(&self, completions: &mut [Completion]) -> usize {
+        let mut poll = self.poll();
+        let mut count = 0;
+        for place in completions {
+            let Some(wc) = poll.next() else { break };
+            *place = wc.to_completion();
+            count += 1;
+        }
+        count
+    }
+
+    /// Asks for one event on the channel at the next completion; with `solicited_only`, at the next
+    /// one whose sender asked for it or that failed.
+    ///
+    /// Completions that are in the queue already give no event: poll once more afterwards. A weaker
+    /// request never takes a stronger one back.                       [events 1.5]
+    pub fn arm(&self, solicited_only: bool) -> Result<()> {
+        if !self.inner.live.load(Ordering::Acquire) {
+            return Err(Reason::Destroyed.of("arm"));
+        }
+        let mut state = lock(&self.inner.state);
+        let ring = match (state.arm.is_armed, solicited_only) {
+            (false, _) => {
+                state.arm = ArmState {
+                    is_armed: true,
+                    skip_arm: false,
+                };
+                true
+            }
+            (true, false) => true,
+            (true, true) => {
+                state.arm.skip_arm = true;
+                false
+            }
+        };
+        if ring {
+            state.reaper.ring.shadow().arm(solicited_only);
+        }
+        drop(state);
+        if ring {
+            self.inner.ring_arm();
+        }
+        Ok(())
+    }
+
+    /// The program fetched an event.                                  [E810 3.10]
+    pub(crate) fn on_event_fetched(&self) {
+        let mut state = lock(&self.inner.state);
+        let again = state.arm.skip_arm;
+        if again {
+            state.arm.skip_arm = false;
+            state.reaper.ring.shadow().arm(false);
+        } else {
+            state.arm.is_armed = false;
+        }
+        drop(state);
+        if again {
+            self.inner.ring_arm();
+        }
+    }
+
+    /// Acknowledges `count` completion events. Dropping a [`crate::CompEvent`] does it for one.
+    pub fn ack_events(&self, count: u32) {
+        self.inner.shared.owed.ack(count);
+    }
+
+    /// Acknowledges `count` asynchronous events.
+    pub fn ack_async_events(&self, count: u32) {
+        self.inner.shared.owed_async.ack(count);
+    }
+
+    /// Makes room for `entries` completions. Those in the queue stay, and are polled first.
+    pub fn resize(&self, entries: u32) -> Result<()> {
+        self.inner
+            .resize(entries)
+            .map_err(|reason| reason.of("resize_cq"))
+    }
+
+    /// Events of the completion vector come no closer together than `period`; zero for at once.
+    /// All queues of the vector share this. The first event after a quiet time is never delayed.
+    pub fn moderate(&self, period: Duration) -> Result<()> {
+        const LIMIT: u64 = 8160;
+        let range = || {
+            Reason::Range {
+                arg: Arg::Moderation,
+                limit: LIMIT,
+            }
+            .of("modify_cq")
+        };
+        let nanos = u32::try_from(period.as_nanos()).map_err(|_| range())?;
+        if u64::from(nanos) > LIMIT * 1000 {
+            return Err(range());
+        }
+        let driver = &self.inner.ctx.driver;
+        let vector = driver.msix_of(self.inner.comp_vector);
+        driver.moderate(vector, nanos);
+        Ok(())
+    }
+
+    /// Destroys the queue: [`Reason::Busy`] while queue pairs use it, and nothing happens. Waits
+    /// until every event that was fetched is acknowledged. Other handles are dead afterwards.
+    pub fn destroy(&self) -> Result<()> {
+        if self.inner.users.load(Ordering::Acquire) != 0 {
+            return Err(Reason::Busy.of("destroy_cq"));
+        }
+        self.inner.end().map_err(|reason| reason.of("destroy_cq"))?;
+        self.inner.shared.owed.wait();
+        self.inner.shared.owed_async.wait();
+        Ok(())
+    }
+
+    pub(crate) fn ctx(&self) -> &Arc<ContextInner> {
+        &self.inner.ctx
+    }
+
+    pub(crate) fn is_live(&self) -> bool {
+        self.inner.live.load(Ordering::Acquire)
+    }
+
+    /// What the lock guards; not to be held while events are handled.
+    pub(crate) fn state(&self) -> MutexGuard<'_, CqState> {
+        lock(&self.inner.state)
+    }
+
+    pub(crate) fn add_user(&self) {
+        self.inner.users.fetch_add(1, Ordering::AcqRel);
+    }
+
+    pub(crate) fn remove_user(&self) {
+        self.inner.users.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+impl CqInner {
+    fn command(&self, mem: &RingMem, slots: u32) -> CqCmd {
+        // Without a channel nobody wants to hear of completions.
+        let ceq = self
+            .shared
+            .channel
+            .as_ref()
+            .map(|_| CeqId(self.comp_vector));
+        CqCmd {
+            id: self.shared.id,
+            ceq,
+            cookie: self.shared.cookie,
+            size: slots,
+            threshold: (slots / 2).min(0x3_ffff),
+            addr: mem.addr(0),
+            shadow_addr: self.shadow.addr(0),
+            check_overflow: true,
+            wide: false,
+        }
+    }
+
+    /// Makes the device see an arm before this returns: a completion that comes later raises the
+    /// event, one that came earlier is there for the next poll.
+    fn ring_arm(&self) {
+        let engine = &self.ctx.driver.engine;
+        engine.ring(Doorbell::Cq(self.shared.id));
+        if !engine.drive() {
+            engine.with(|_| ());
+        }
+    }
+
+    fn resize(&self, entries: u32) -> core::result::Result<(), Reason> {
+        if !self.live.load(Ordering::Acquire) {
+            return Err(Reason::Destroyed);
+        }
+        let slots = slots_for(entries)?;
+        let driver = &self.ctx.driver;
+        let mem = RingMem::new(&driver.engine, slots as usize * SLOT)?;
+        let words = mem.words(0, slots as usize * SLOT)?;
+        let mut state = lock(&self.state);
+        driver.exec(&CqpCmd::ModifyCq(self.command(&mem, slots)))?;
+        state
+            .reaper
+            .ring
+            .resize(words, slots)
+            .map_err(|_| HostFault::OutOfRange)?;
+        // Old buffers are kept alive by the reading end until they are read.
+        state.mem = mem;
+        self.entries.store(entries, Ordering::Release);
+        Ok(())
+    }
+
+    fn end(&self) -> core::result::Result<(), Reason> {
+        if !self.live.swap(false, Ordering::AcqRel) {
+            return Err(Reason::Destroyed);
+        }
+        let driver = &self.ctx.driver;
+        if let Err(reason) = driver.exec(&CqpCmd::DestroyCq(self.shared.id)) {
+            self.live.store(true, Ordering::Release);
+            return Err(reason);
+        }
+        driver.irq.remove_cq(self.shared.cookie);
+        let cookie = self.shared.cookie;
+        if let Some(channel) = &self.shared.channel {
+            channel.fifo.purge(|record| record.cookie == cookie);
+            channel.cqs.fetch_sub(1, Ordering::AcqRel);
+        }
+        self.ctx.events.purge(|record| record.is_about_cq(cookie));
+        driver.ids.cq.give(self.shared.id.value());
+        Ok(())
+    }
+}
+
+impl Drop for CqInner {
+    fn drop(&mut self) {
+        // Already destroyed, or refused by a device that is gone: nothing is left to do.
+        let _ = self.end();
+    }
+}
+
+impl fmt::Debug for CqInner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Cq({})", self.shared.id)
+    }
+}
+
+impl fmt::Debug for Cq {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.fmt(f)
+    }
+}
+
+impl PartialEq for Cq {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.inner, &other.inner)
+    }
+}
+
+impl Eq for Cq {}
+
+/// A completion queue being polled.
+#[must_use = "polling finds nothing unless `next` is called"]
+pub struct Poll<'a> {
+    state: MutexGuard<'a, CqState>,
+    cq: &'a CqInner,
+    driven: bool,
+}
+
+impl Poll<'_> {
+    /// The next completion, lent until the next call.
+    ///
+    /// Cost: one load if there is none; the first time, also a pass of the device, unless another
+    /// thread runs it.
+    #[allow(clippy::should_implement_trait, reason = "lends, unlike an iterator")]
+    #[inline]
+    pub fn next(&mut self) -> Option<Wc<'_>> {
+        if let Some(completion) = self.state.reaper.next() {
+            return Some(Wc::new(completion));
+        }
+        if self.driven {
+            return None;
+        }
+        self.driven = true;
+        self.cq.ctx.driver.engine.drive_polling();
+        self.state.reaper.next().map(Wc::new)
+    }
+}
+
+impl fmt::Debug for Poll<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Poll({:?})", self.cq)
+    }
+}
+
+fn slots_for(entries: u32) -> core::result::Result<u32, Reason> {
+    let range = Reason::Range {
+        arg: Arg::Cqe,
+        limit: u64::from(MAX_CQE),
+    };
+    if entries == 0 || entries > MAX_CQE {
+        return Err(range);
+    }
+    cq_slots(entries, false).ok_or(range)
+}
+
+fn consumer(
+    mem: &RingMem,
+    slots: u32,
+    shadow: &RingMem,
+) -> core::result::Result<CqConsumer, Reason> {
+    let words = mem.words(0, slots as usize * SLOT)?;
+    let shadow = shadow.words(0, 8 * SHADOW_WORDS)?;
+    let ring =
+        CqShadow::new(shadow).and_then(|shadow| CqConsumer::new(words, slots, false, shadow));
+    // Sizes were chosen above; a fault would be one of memory.
+    ring.map_err(|_| Reason::Host(HostFault::OutOfRange))
+}
+
+const _: () = assert!(
+    CEQ_ENTRIES as usize >= 2,
+    "a completion event queue has room"
+);

@@ -1,0 +1,263 @@
+//! Which devices there are, and opening one.
+//!
+//! ```text
+//! "srdma0"           127.0.0.1, and ::1 where there is IPv6
+//! "eth0"             all addresses of that interface (link-local ones left out)
+//! "10.0.0.7", "::1"  that address
+//! DeviceConfig       anything else, and everything that can be set
+//! ```
+//!
+//! A device is a set of local addresses, and owns UDP port 4791 on each while it is open. Opening
+//! the same set twice in one process gives two contexts on one device.
+
+use crate::context::Context;
+use crate::driver::Driver;
+use crate::driver::engine::{EngineConfig, Transport};
+use crate::driver::ids::lock;
+use crate::error::{Reason, Result};
+use srdma_core::obj::arm::ArmModel;
+use srdma_net::NetError;
+use srdma_net::clock::Clock;
+use srdma_net::fault::FaultConfig;
+use srdma_net::wire_link::WireLink;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::sync::{Arc, Mutex, Weak};
+
+/// Name of the loopback device.
+const LOOPBACK: &str = "srdma0";
+
+/// A device that could be opened.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct DeviceInfo {
+    /// What [`open`] takes.
+    pub name: String,
+    /// Its addresses.
+    pub addrs: Vec<IpAddr>,
+}
+
+/// The devices of this machine: loopback first, then one for each interface with an address.
+pub fn devices() -> Result<Vec<DeviceInfo>> {
+    let mut devices = vec![DeviceInfo {
+        name: LOOPBACK.to_owned(),
+        addrs: vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()],
+    }];
+    let interfaces = if_addrs::get_if_addrs();
+    let interfaces = interfaces.map_err(|error| Reason::Io(error).of("devices"))?;
+    for interface in interfaces
+        .into_iter()
+        .filter(|interface| !interface.is_loopback())
+    {
+        let addr = interface.ip();
+        if interface.is_link_local() {
+            continue;
+        }
+        match devices
+            .iter_mut()
+            .find(|device| device.name == interface.name)
+        {
+            Some(device) => device.addrs.push(addr),
+            None => devices.push(DeviceInfo {
+                name: interface.name,
+                addrs: vec![addr],
+            }),
+        }
+    }
+    Ok(devices)
+}
+
+/// Opens a device by its name, an interface's name, or one address.
+pub fn open(name: &str) -> Result<Context> {
+    const VERB: &str = "open";
+    if let Ok(addr) = name.parse::<IpAddr>() {
+        return DeviceConfig::new().addr(addr).named(name).open();
+    }
+    let device = devices()?.into_iter().find(|device| device.name == name);
+    let device = device.ok_or_else(|| Reason::NoDevice.of(VERB))?;
+    let config = DeviceConfig {
+        addrs: device.addrs,
+        ..DeviceConfig::new().named(name)
+    };
+    match config.clone().open() {
+        // A machine without IPv6 still has the rest of its loopback.
+        Err(error) if name == LOOPBACK && lacks_family(error.reason()) => DeviceConfig {
+            addrs: vec![Ipv4Addr::LOCALHOST.into()],
+            ..config
+        }
+        .open(),
+        opened => opened,
+    }
+}
+
+fn lacks_family(reason: &Reason) -> bool {
+    matches!(
+        reason,
+        Reason::Net(NetError::NoSuchAddress { local } | NetError::NoFamily { local, .. })
+            if local.is_ipv6()
+    )
+}
+
+/// Everything that can be chosen about a device.
+#[derive(Clone, Debug)]
+#[must_use]
+pub struct DeviceConfig {
+    name: String,
+    addrs: Vec<IpAddr>,
+    gso: bool,
+    gro: bool,
+    rcvbuf_cap: Option<u32>,
+    fault: Option<FaultConfig>,
+    wire: Option<(Arc<WireLink>, Clock)>,
+    arm_model: ArmModel,
+    background: bool,
+}
+
+impl Default for DeviceConfig {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl DeviceConfig {
+    /// No address yet; everything that the kernel offers is used.
+    pub const fn new() -> Self {
+        Self {
+            name: String::new(),
+            addrs: Vec::new(),
+            gso: true,
+            gro: true,
+            rcvbuf_cap: None,
+            fault: None,
+            wire: None,
+            arm_model: ArmModel::Strict,
+            background: true,
+        }
+    }
+
+    /// Adds an address. Its place in the GID table is the order of these calls.
+    pub fn addr(mut self, addr: IpAddr) -> Self {
+        self.addrs.push(addr);
+        self
+    }
+
+    /// The name that [`Context::name`] gives back.
+    pub fn named(mut self, name: &str) -> Self {
+        name.clone_into(&mut self.name);
+        self
+    }
+
+    /// Whether one system call may send many packets as one (UDP GSO).
+    pub const fn gso(mut self, on: bool) -> Self {
+        self.gso = on;
+        self
+    }
+
+    /// Whether the kernel may merge packets that it received (UDP GRO).
+    pub const fn gro(mut self, on: bool) -> Self {
+        self.gro = on;
+        self
+    }
+
+    /// Uses no more than this many bytes of socket buffer, even if the system gives more.
+    pub const fn receive_buffer_cap(mut self, bytes: u32) -> Self {
+        self.rcvbuf_cap = Some(bytes);
+        self
+    }
+
+    /// Loses, repeats, reorders and damages packets that come in, by chance and seed.
+    pub const fn fault(mut self, fault: FaultConfig) -> Self {
+        self.fault = Some(fault);
+        self
+    }
+
+    /// Uses a wire in memory in place of sockets, with the time of `clock`.
+    pub fn wire(mut self, link: Arc<WireLink>, clock: Clock) -> Self {
+        self.wire = Some((link, clock));
+        self
+    }
+
+    /// What arming a completion queue does about completions that are there already.
+    pub const fn arm_model(mut self, model: ArmModel) -> Self {
+        self.arm_model = model;
+        self
+    }
+
+    /// Whether a thread runs the device when no call does. Without it nothing happens between
+    /// calls.
+    pub const fn background(mut self, on: bool) -> Self {
+        self.background = on;
+        self
+    }
+
+    /// A device on a loopback address of its own, for examples in documentation.
+    #[doc(hidden)]
+    pub fn doc_test() -> Result<Self> {
+        let [a, b, ..] = std::process::id().to_le_bytes();
+        let [c, ..] = crate::driver::random_key().to_le_bytes();
+        Ok(Self::new().addr(Ipv4Addr::new(127, a, b, c.clamp(2, 254)).into()))
+    }
+
+    /// Opens the device, or joins it if this process has the same addresses open already (its
+    /// settings are those of the first then).
+    pub fn open(self) -> Result<Context> {
+        const VERB: &str = "open";
+        if self.addrs.is_empty() {
+            return Err(Reason::NoDevice.of(VERB));
+        }
+        let name = if self.name.is_empty() {
+            self.addrs
+                .first()
+                .map(ToString::to_string)
+                .unwrap_or_default()
+        } else {
+            self.name.clone()
+        };
+        let mut open = lock(&OPEN);
+        open.retain(|driver| driver.strong_count() != 0);
+        let on_wire = self.wire.is_some();
+        let known = open
+            .iter()
+            .filter_map(Weak::upgrade)
+            .find(|driver| driver.addrs == self.addrs);
+        if let Some(driver) = known.filter(|_| !on_wire) {
+            return Ok(Context::create(driver, name));
+        }
+        let driver = Driver::open(self.engine()).map_err(|reason| reason.of(VERB))?;
+        if !on_wire {
+            open.push(Arc::downgrade(&driver));
+        }
+        Ok(Context::create(driver, name))
+    }
+
+    fn engine(self) -> EngineConfig {
+        let mut config = EngineConfig::default();
+        config.hca.guid = guid(&self.addrs);
+        config.hca.arm_model = self.arm_model;
+        config.addrs = self.addrs;
+        (config.gso, config.gro) = (self.gso, self.gro);
+        config.rcvbuf_cap = self.rcvbuf_cap;
+        config.fault = self.fault;
+        config.background = self.background;
+        if let Some((link, clock)) = self.wire {
+            config.transport = Transport::Wire(link);
+            config.clock = clock;
+        }
+        config
+    }
+}
+
+/// A number for the device: locally administered, made of its first address.
+fn guid(addrs: &[IpAddr]) -> u64 {
+    let bits = match addrs.first() {
+        Some(IpAddr::V4(addr)) => u64::from(addr.to_bits()),
+        Some(IpAddr::V6(addr)) => {
+            let bits = addr.to_bits();
+            u64::try_from(bits & u128::from(u64::MAX)).unwrap_or(0)
+        }
+        None => 0,
+    };
+    0x0200_00ff_fe00_0000 ^ bits
+}
+
+/// The devices that this process has open.
+static OPEN: Mutex<Vec<Weak<Driver>>> = Mutex::new(Vec::new());

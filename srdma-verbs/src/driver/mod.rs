@@ -1,0 +1,261 @@
+//! The driver half: what a kernel driver and a user library do with an E810, in one process.
+//!
+//! ```text
+//! alloc   ring memory                        track    wr_ids of what is posted
+//! ids     object numbers                     reap     queue entries → completions
+//! cmd     control commands (CQP, CCQ)        fifo     event queues of programs
+//! irq     CEQ and AEQ handlers               shared   what handlers may hold
+//! ```
+//!
+//! Bring-up: CQP, CEQ 0, CCQ, further CEQs, AEQ, vectors; teardown the other way round. [E810 7.4]
+//! The safe API above never touches a ring or a doorbell by itself.
+
+pub(crate) mod alloc;
+pub(crate) mod cmd;
+pub(crate) mod engine;
+pub(crate) mod fifo;
+pub(crate) mod ids;
+pub(crate) mod irq;
+pub(crate) mod mcast;
+pub(crate) mod reap;
+pub(crate) mod shared;
+pub(crate) mod track;
+
+use crate::error::{Arg, Reason};
+use crate::path::Path;
+use alloc::RingMem;
+use cmd::Cqp;
+use core::fmt;
+use core::sync::atomic::{AtomicU64, Ordering};
+use engine::{Engine, EngineConfig};
+use ids::{IdPool, random};
+use irq::{AEQ_ENTRIES, CEQ_ENTRIES, Irq};
+use mcast::Groups;
+use srdma_core::hw::CqpCmd;
+use srdma_core::hw::cqp::{CreateAeq, CreateCeq};
+use srdma_core::limits;
+use srdma_core::num::{CeqId, MsixVector};
+use srdma_core::obj::ah::AddressVector;
+use srdma_core::obj::port::Mtu;
+use srdma_core::ring::{Consumer, Entry};
+use std::net::IpAddr;
+use std::sync::{Arc, Mutex};
+
+/// Quanta that a send queue never uses, as programs are told.         [E810 1.2]
+pub(crate) const SQ_RESERVE: u32 = srdma_core::ring::depth::SQ_DEPTH_RESERVE;
+
+/// A key byte that nobody can guess.
+pub(crate) fn random_key() -> u32 {
+    random() & 0xff
+}
+
+/// Object numbers of the device, by kind.
+#[derive(Debug)]
+pub(crate) struct Ids {
+    pub(crate) qp: IdPool,
+    pub(crate) cq: IdPool,
+    pub(crate) pd: IdPool,
+    pub(crate) srq: IdPool,
+    pub(crate) ah: IdPool,
+    pub(crate) stag: IdPool,
+}
+
+impl Ids {
+    fn new() -> Self {
+        Self {
+            // 0 is no QP, 1 the GSI QP, 0xffffff the multicast target. [E810 1.7]
+            qp: IdPool::random(2, 0xff_fffe),
+            cq: IdPool::new(3, limits::MAX_CQ - 1),
+            pd: IdPool::new(3, limits::MAX_PD - 1),
+            srq: IdPool::new(1, limits::MAX_SRQ - 1),
+            ah: IdPool::new(1, limits::MAX_AH - 1),
+            stag: IdPool::random(1, limits::MAX_MR - 1),
+        }
+    }
+}
+
+/// One open device.
+pub(crate) struct Driver {
+    pub(crate) engine: Engine,
+    pub(crate) cqp: Cqp,
+    pub(crate) ids: Ids,
+    pub(crate) irq: Irq,
+    pub(crate) groups: Mutex<Groups>,
+    pub(crate) addrs: Vec<IpAddr>,
+    pub(crate) guid: u64,
+    pub(crate) max_mtu: Mtu,
+    vectors: u16,
+    cookies: AtomicU64,
+}
+
+impl fmt::Debug for Driver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Driver")
+            .field("addrs", &self.addrs)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Driver {
+    /// Opens the sockets, starts the engine and brings the device up.
+    pub(crate) fn open(config: EngineConfig) -> Result<Arc<Self>, Reason> {
+        let engine = Engine::open(config)?;
+        let cqp = Cqp::attach(&engine)?;
+        let (vectors, guid, max_mtu, addrs) = engine.with(|hca| {
+            let config = hca.config();
+            let addrs = hca
+                .port()
+                .gids
+                .iter()
+                .map(|(_, entry)| entry.addr)
+                .collect();
+            (hca.vectors(), config.guid, hca.port().mtu, addrs)
+        });
+        let ceqs = ceq_count(vectors);
+        let (irq, event_cmds) = event_queues(&engine, ceqs, vectors)?;
+        let driver = Arc::new(Self {
+            engine,
+            cqp,
+            ids: Ids::new(),
+            irq,
+            groups: Mutex::default(),
+            addrs,
+            guid,
+            max_mtu,
+            vectors,
+            cookies: AtomicU64::new(cmd::CCQ_COOKIE + 2),
+        });
+        driver.bring_up(&event_cmds)?;
+        Ok(driver)
+    }
+
+    fn bring_up(self: &Arc<Self>, event_cmds: &[CqpCmd]) -> Result<(), Reason> {
+        // The CCQ first, so that every command after it is answered; it reports to CEQ 0, which is
+        // created next and armed last.                                [E810 7.4]
+        self.exec(&self.cqp.ccq_cmd(None))?;
+        for cmd in event_cmds {
+            self.exec(cmd)?;
+        }
+        for vector in 0..self.vectors {
+            let weak = Arc::downgrade(self);
+            let vector = MsixVector(vector);
+            let shared = self.vectors == 1;
+            let handler = Arc::new(move || {
+                let Some(driver) = weak.upgrade() else { return };
+                match vector.0 {
+                    0 if shared => {
+                        driver.drain_aeq();
+                        driver.on_ceq(0, vector);
+                    }
+                    0 => driver.on_aeq(vector),
+                    n => driver.on_ceq(usize::from(n) - 1, vector),
+                }
+            });
+            self.engine.set_handler(vector, handler);
+            self.engine.with(|hca| hca.enable_vector(vector));
+        }
+        self.cqp.arm_ccq(&self.engine);
+        Ok(())
+    }
+
+    /// Completion vectors that a CQ can ask for.
+    pub(crate) fn comp_vectors(&self) -> u16 {
+        u16::try_from(self.irq.ceqs()).unwrap_or(u16::MAX)
+    }
+
+    /// The interrupt vector of a completion vector.
+    pub(crate) const fn msix_of(&self, comp_vector: u16) -> MsixVector {
+        if self.vectors == 1 {
+            MsixVector(0)
+        } else {
+            MsixVector(comp_vector + 1)
+        }
+    }
+
+    /// Events of a vector come no closer together than `period_ns`.
+    pub(crate) fn moderate(&self, vector: MsixVector, period_ns: u32) {
+        self.engine
+            .with(|hca| hca.moderate_vector(vector, period_ns));
+    }
+
+    /// A number that no CQ had before: even, and not that of the CCQ.
+    pub(crate) fn cookie(&self) -> u64 {
+        self.cookies.fetch_add(2, Ordering::Relaxed)
+    }
+
+    /// The addresses of a path.
+    pub(crate) fn address_vector(&self, path: &Path) -> Result<AddressVector, Reason> {
+        let limit = (self.addrs.len() as u64).saturating_sub(1);
+        let local = *self
+            .addrs
+            .get(usize::from(path.gid_index))
+            .ok_or(Reason::Range {
+                arg: Arg::GidIndex,
+                limit,
+            })?;
+        let av = AddressVector {
+            target: path.dest.addr(),
+            local,
+            hop_limit: path.hop_limit,
+            tclass: path.traffic_class,
+            flow_label: path.flow_label,
+        };
+        if av.is_valid() {
+            Ok(av)
+        } else {
+            Err(Reason::Endpoint)
+        }
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        // What a refusal here means is that the device is gone already.
+        let _ = self.exec(&CqpCmd::DestroyAeq);
+        for ceq in (0..self.comp_vectors()).rev() {
+            let _ = self.exec(&CqpCmd::DestroyCeq(CeqId(ceq)));
+        }
+    }
+}
+
+/// One vector serves both kinds of events; of several, the first is the AEQ's.  [E810 4.7]
+const fn ceq_count(vectors: u16) -> u16 {
+    if vectors <= 1 { 1 } else { vectors - 1 }
+}
+
+/// Memory and reading ends of the event queues, and the commands that create them.
+fn event_queues(engine: &Engine, ceqs: u16, vectors: u16) -> Result<(Irq, Vec<CqpCmd>), Reason> {
+    let ceq_len = CEQ_ENTRIES as usize * 8;
+    let aeq_at = ceq_len * usize::from(ceqs);
+    let aeq_len = AEQ_ENTRIES as usize * 16;
+    let mem = RingMem::new(engine, aeq_at + aeq_len)?;
+    let mut consumers = Vec::new();
+    let mut cmds = Vec::new();
+    for ceq in 0..ceqs {
+        let at = ceq_len * usize::from(ceq);
+        consumers.push(consumer(&mem, at, ceq_len, CEQ_ENTRIES)?);
+        cmds.push(CqpCmd::CreateCeq(CreateCeq {
+            id: CeqId(ceq),
+            entries: CEQ_ENTRIES,
+            addr: mem.addr(at),
+            vector: MsixVector(if vectors <= 1 { 0 } else { ceq + 1 }),
+        }));
+    }
+    let aeq = consumer(&mem, aeq_at, aeq_len, AEQ_ENTRIES)?;
+    cmds.push(CqpCmd::CreateAeq(CreateAeq {
+        entries: AEQ_ENTRIES,
+        addr: mem.addr(aeq_at),
+        vector: MsixVector(0),
+    }));
+    Ok((Irq::new(consumers, aeq, mem), cmds))
+}
+
+fn consumer<E: Entry>(
+    mem: &RingMem,
+    at: usize,
+    len: usize,
+    entries: u32,
+) -> Result<Consumer<E>, Reason> {
+    let words = mem.words(at, len)?;
+    Consumer::new(words, entries).map_err(|_| Reason::Host(srdma_core::mem::HostFault::OutOfRange))
+}

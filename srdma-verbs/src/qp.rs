@@ -1,0 +1,514 @@
+//! Queue pairs: made, connected, modified, destroyed.
+//!
+//! ```text
+//! create_qp ─► QpBuilder ─build─► PreparedQp (Init) ─connect─► Qp (Rts)
+//!                 │                   │ endpoint() ⇄ the peer's, by any way
+//!                 │                   └─activate_ud──────────► Qp (Rts, datagrams)
+//!                 └─build_reset──────────────────────────────► Qp (Reset), then `modify`
+//! ```
+//!
+//! What this does *not* do: post (`post.rs`, `post_recv.rs`), describe (`qp_build.rs`), know the
+//! legal transitions (`srdma_core::qp::attr`).
+
+use crate::cq::Cq;
+use crate::driver::Driver;
+use crate::driver::alloc::RingMem;
+use crate::driver::ids::lock;
+use crate::driver::shared::QpShared;
+use crate::error::{Reason, Result};
+use crate::path::Path;
+use crate::pd::Pd;
+use crate::post::{SendBatch, SqEnd};
+use crate::post_recv::RecvBatch;
+use crate::qp_attr::QpAttr;
+use crate::srq::Srq;
+use core::fmt;
+use core::sync::atomic::{AtomicBool, Ordering};
+use srdma_core::hw::cqp::QpCmd;
+use srdma_core::hw::{CqpCmd, HwQpState, HwQpType, QpContext, SgeList, WqeBuf};
+use srdma_core::mem::HostWords;
+use srdma_core::num::Qpn;
+use srdma_core::obj::port::Gid;
+use srdma_core::qp::attr::{self, AttrMask, QpState, QpType};
+use srdma_core::ring::{RqProducer, SqProducer};
+use std::sync::{Arc, Mutex};
+
+/// A queue pair.
+#[derive(Clone)]
+pub struct Qp {
+    pub(crate) inner: Arc<QpInner>,
+}
+
+/// What a queue pair was made for; at least what was asked for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct QpCaps {
+    /// Sends that can be outstanding.
+    pub max_send_wr: u32,
+    /// Receives that can be outstanding; 0 with a shared receive queue.
+    pub max_recv_wr: u32,
+    /// Scatter/gather entries of a send.
+    pub max_send_sge: u32,
+    /// Scatter entries of a receive.
+    pub max_recv_sge: u32,
+    /// Inline bytes of a send.
+    pub max_inline: u32,
+}
+
+/// Where everything of a queue pair lies in its memory.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Layout {
+    pub(crate) sq_quanta: u32,
+    pub(crate) rq_wqes: u32,
+    pub(crate) rq_shift: u8,
+    pub(crate) rq_at: usize,
+    pub(crate) shadow_at: usize,
+    pub(crate) ctx_at: usize,
+    pub(crate) len: usize,
+}
+
+/// The posting end of a receive queue.
+#[derive(Debug)]
+pub(crate) struct RqEnd {
+    pub(crate) ring: RqProducer,
+    pub(crate) wqe: WqeBuf,
+    pub(crate) sges: SgeList,
+}
+
+impl RqEnd {
+    pub(crate) fn new(ring: RqProducer) -> Self {
+        Self {
+            ring,
+            wqe: WqeBuf::new(),
+            sges: SgeList::EMPTY,
+        }
+    }
+}
+
+pub(crate) struct QpInner {
+    pub(crate) pd: Pd,
+    pub(crate) shared: Arc<QpShared>,
+    pub(crate) send_cq: Cq,
+    pub(crate) recv_cq: Cq,
+    pub(crate) srq: Option<Srq>,
+    /// Slots in the tables of the send and the receive CQ.
+    pub(crate) slots: (usize, usize),
+    pub(crate) context: u64,
+    pub(crate) sq: Mutex<SqEnd>,
+    pub(crate) rq: Option<Mutex<RqEnd>>,
+    /// Current attributes; its lock orders modify calls.
+    pub(crate) control: Mutex<QpAttr>,
+    pub(crate) caps: QpCaps,
+    pub(crate) layout: Layout,
+    pub(crate) mem: RingMem,
+    pub(crate) signals_all: bool,
+    pub(crate) live: AtomicBool,
+}
+
+impl Qp {
+    pub(crate) const fn from_inner(inner: Arc<QpInner>) -> Self {
+        Self { inner }
+    }
+
+    /// The queue pair's number.
+    #[must_use]
+    pub fn qp_num(&self) -> Qpn {
+        self.inner.shared.qpn
+    }
+
+    /// The transport service.
+    #[must_use]
+    pub fn qp_type(&self) -> QpType {
+        self.inner.shared.qp_type
+    }
+
+    /// What it was made for.
+    #[must_use]
+    pub fn caps(&self) -> QpCaps {
+        self.inner.caps
+    }
+
+    /// The domain.
+    #[must_use]
+    pub fn pd(&self) -> &Pd {
+        &self.inner.pd
+    }
+
+    /// The queue of send completions.
+    #[must_use]
+    pub fn send_cq(&self) -> &Cq {
+        &self.inner.send_cq
+    }
+
+    /// The queue of receive completions.
+    #[must_use]
+    pub fn recv_cq(&self) -> &Cq {
+        &self.inner.recv_cq
+    }
+
+    /// The shared receive queue, if it has one.
+    #[must_use]
+    pub fn srq(&self) -> Option<&Srq> {
+        self.inner.srq.as_ref()
+    }
+
+    /// The state. Errors show up here once their event was handled.
+    #[must_use]
+    pub fn state(&self) -> QpState {
+        self.inner.shared.state()
+    }
+
+    /// Starts a batch of sends. Holds the send queue until the batch is rung or dropped.
+    pub fn post_send(&self) -> SendBatch<'_> {
+        SendBatch::new(&self.inner)
+    }
+
+    /// Starts a batch of receives. Holds the receive queue until the batch is rung or dropped.
+    pub fn post_recv(&self) -> RecvBatch<'_> {
+        RecvBatch::own(&self.inner)
+    }
+
+    /// Changes attributes and state. If it fails, nothing has changed; the error names attributes
+    /// that were missing or too many.
+    pub fn modify(&self, attr: &QpAttr) -> Result<()> {
+        self.inner
+            .modify(attr)
+            .map_err(|reason| reason.of("modify_qp"))
+    }
+
+    /// The attributes as they are set, and the state.
+    #[must_use]
+    pub fn query(&self) -> QpAttr {
+        let mut attr = *lock(&self.inner.control);
+        attr.state = self.state();
+        attr.cur_state = attr.state;
+        attr
+    }
+
+    /// Lets a datagram queue pair hear a multicast group.
+    pub fn attach_mcast(&self, group: Gid) -> Result<()> {
+        const VERB: &str = "attach_mcast";
+        self.check_mcast(group).map_err(|reason| reason.of(VERB))?;
+        let driver = self.inner.driver();
+        driver
+            .attach_mcast(group.addr(), self.qp_num())
+            .map_err(|reason| reason.of(VERB))
+    }
+
+    /// Leaves a multicast group.
+    pub fn detach_mcast(&self, group: Gid) -> Result<()> {
+        const VERB: &str = "detach_mcast";
+        self.check_mcast(group).map_err(|reason| reason.of(VERB))?;
+        let driver = self.inner.driver();
+        driver
+            .detach_mcast(group.addr(), self.qp_num())
+            .map_err(|reason| reason.of(VERB))
+    }
+
+    fn check_mcast(&self, group: Gid) -> core::result::Result<(), Reason> {
+        if self.qp_type() != QpType::Ud {
+            return Err(Reason::QpType(self.qp_type()));
+        }
+        if group.addr().is_multicast() {
+            Ok(())
+        } else {
+            Err(Reason::Endpoint)
+        }
+    }
+
+    /// Acknowledges `count` asynchronous events.
+    pub fn ack_async_events(&self, count: u32) {
+        self.inner.shared.owed.ack(count);
+    }
+
+    /// Destroys the queue pair: [`Reason::Busy`] while it is in a multicast group, and nothing
+    /// happens. What is posted never completes. Waits until every event that was fetched is
+    /// acknowledged. Other handles are dead afterwards.
+    pub fn destroy(&self) -> Result<()> {
+        if self.inner.driver().in_mcast(self.qp_num()) {
+            return Err(Reason::Busy.of("destroy_qp"));
+        }
+        self.inner.end().map_err(|reason| reason.of("destroy_qp"))?;
+        self.inner.shared.owed.wait();
+        Ok(())
+    }
+}
+
+impl QpInner {
+    pub(crate) fn driver(&self) -> &Driver {
+        self.pd.driver()
+    }
+
+    pub(crate) const fn caps(&self) -> &QpCaps {
+        &self.caps
+    }
+
+    pub(crate) const fn signals_all(&self) -> bool {
+        self.signals_all
+    }
+
+    pub(crate) fn is_live(&self) -> bool {
+        self.live.load(Ordering::Acquire)
+    }
+
+    fn modify(&self, change: &QpAttr) -> core::result::Result<(), Reason> {
+        let mut current = lock(&self.control);
+        if !self.is_live() {
+            return Err(Reason::Destroyed);
+        }
+        let real = self.shared.state();
+        let from = if change.mask.contains(AttrMask::CUR_STATE) {
+            change.cur_state
+        } else {
+            real
+        };
+        let to = if change.mask.contains(AttrMask::STATE) {
+            change.state
+        } else {
+            from
+        };
+        attr::check(self.shared.qp_type, from, to, change.mask)?;
+        change.check_values(self.driver().max_mtu)?;
+        if from != real {
+            return Err(Reason::State(real));
+        }
+        if to == QpState::Reset {
+            return self.reset(&mut current);
+        }
+        let mut next = *current;
+        next.merge(change);
+        let ctx = self.context_of(&next, change.mask.contains(AttrMask::AV))?;
+        self.write_context(&ctx)?;
+        self.driver()
+            .exec(&CqpCmd::ModifyQp(self.command(to, change.mask)))?;
+        *current = next;
+        self.shared.advance_state(real, to);
+        Ok(())
+    }
+
+    /// Back to the beginning: nothing is posted, no completion of this queue pair is left.
+    fn reset(&self, current: &mut QpAttr) -> core::result::Result<(), Reason> {
+        // Nobody posts meanwhile.
+        let mut sq = lock(&self.sq);
+        let mut rq = self.rq.as_ref().map(lock);
+        let cmd = self.command(QpState::Reset, AttrMask::STATE);
+        self.driver().exec(&CqpCmd::ModifyQp(cmd))?;
+        // Events from before the reset still find the old state.
+        self.driver().drain_aeq();
+        self.shared.set_state(QpState::Reset);
+        self.clean_completions();
+        let (new_sq, new_rq) = rings(&self.mem, &self.layout, rq.is_some())?;
+        sq.ring = new_sq;
+        self.shared.sq.reset();
+        if let (Some(rq), Some(ring)) = (rq.as_mut(), new_rq) {
+            rq.ring = ring;
+        }
+        if let Some(track) = &self.shared.rq {
+            track.reset();
+        }
+        *current = QpAttr::new();
+        Ok(())
+    }
+
+    fn clean_completions(&self) {
+        let srq = self.srq.is_some();
+        self.send_cq.state().reaper.clean(self.context, false);
+        self.recv_cq.state().reaper.clean(self.context, srq);
+    }
+
+    /// The words that the device reads: everything that `attr` says, and what never changes.
+    pub(crate) fn context_of(
+        &self,
+        attr: &QpAttr,
+        with_path: bool,
+    ) -> core::result::Result<QpContext, Reason> {
+        let mut ctx = self.base_context();
+        if with_path {
+            let av = self.driver().address_vector(&attr.path)?;
+            (ctx.dest_ip, ctx.local_ip) = (av.target, av.local);
+        }
+        ctx.gid_index = attr.path.gid_index;
+        ctx.traffic_class = attr.path.traffic_class;
+        ctx.hop_limit = attr.path.hop_limit;
+        ctx.flow_label = attr.path.flow_label;
+        ctx.path_mtu = attr.path_mtu.bytes();
+        ctx.dest_qpn = attr.dest_qp;
+        ctx.pkey_index = attr.pkey_index;
+        ctx.pkey = srdma_core::num::Pkey::DEFAULT;
+        ctx.qkey = attr.qkey;
+        (ctx.sq_psn, ctx.rq_psn) = (attr.sq_psn, attr.rq_psn);
+        (ctx.timeout, ctx.retry_cnt) = (attr.timeout, attr.retry_cnt);
+        (ctx.rnr_retry, ctx.min_rnr_timer) = (attr.rnr_retry, attr.min_rnr_timer);
+        ctx.max_rd_atomic = attr.max_rd_atomic;
+        ctx.max_dest_rd_atomic = attr.max_dest_rd_atomic;
+        ctx.access = attr.access;
+        Ok(ctx)
+    }
+
+    fn base_context(&self) -> QpContext {
+        let own_rq = self.rq.is_some();
+        QpContext {
+            qp_type: hw_type(self.shared.qp_type),
+            sq_addr: self.mem.addr(0),
+            sq_quanta: self.layout.sq_quanta,
+            rq_addr: if own_rq {
+                self.mem.addr(self.layout.rq_at)
+            } else {
+                0
+            },
+            rq_wqes: if own_rq { self.layout.rq_wqes } else { 0 },
+            rq_shift: self.layout.rq_shift,
+            send_cq: self.send_cq.id(),
+            recv_cq: self.recv_cq.id(),
+            pd: self.pd.id(),
+            srq: self.srq.as_ref().map(Srq::id),
+            completion_context: self.context,
+            ..QpContext::default()
+        }
+    }
+
+    pub(crate) fn write_context(&self, ctx: &QpContext) -> core::result::Result<(), Reason> {
+        let words = ctx.encode();
+        let memory = self.mem.words(self.layout.ctx_at, 8 * words.len())?;
+        for (at, word) in words.into_iter().enumerate() {
+            memory.store(at, word);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn command(&self, next: QpState, mask: AttrMask) -> QpCmd {
+        QpCmd {
+            qpn: self.shared.qpn,
+            qp_type: hw_type(self.shared.qp_type),
+            next_state: hw_state(next),
+            mask,
+            ctx_addr: self.mem.addr(self.layout.ctx_at),
+            shadow_addr: self.mem.addr(self.layout.shadow_at),
+        }
+    }
+
+    fn end(&self) -> core::result::Result<(), Reason> {
+        if !self.live.swap(false, Ordering::AcqRel) {
+            return Err(Reason::Destroyed);
+        }
+        let driver = self.driver();
+        if let Err(reason) = driver.exec(&CqpCmd::DestroyQp(self.shared.qpn)) {
+            self.live.store(true, Ordering::Release);
+            return Err(reason);
+        }
+        driver.irq.remove_qp(&self.shared);
+        let qpn = self.shared.qpn;
+        self.pd.ctx().events.purge(|record| record.is_about_qp(qpn));
+        self.forget_slots();
+        self.send_cq.remove_user();
+        self.recv_cq.remove_user();
+        if let Some(srq) = &self.srq {
+            srq.remove_user();
+        }
+        driver.ids.qp.give(qpn.value());
+        Ok(())
+    }
+
+    /// The device writes no more completions of this queue pair.       [E810 3.7]
+    pub(crate) fn forget_slots(&self) {
+        let (send, recv) = self.slots;
+        self.clean_completions();
+        self.send_cq.state().reaper.remove(send);
+        if self.send_cq != self.recv_cq {
+            self.recv_cq.state().reaper.remove(recv);
+        }
+    }
+}
+
+impl Drop for QpInner {
+    fn drop(&mut self) {
+        if self.is_live() {
+            self.driver().leave_all_mcast(self.shared.qpn);
+            // Refused only by a device that is gone.
+            let _ = self.end();
+        }
+    }
+}
+
+impl fmt::Debug for QpInner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "Qp({} {} {})",
+            self.shared.qp_type,
+            self.shared.qpn,
+            self.shared.state()
+        )
+    }
+}
+
+impl fmt::Debug for Qp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.fmt(f)
+    }
+}
+
+impl PartialEq for Qp {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.inner, &other.inner)
+    }
+}
+
+impl Eq for Qp {}
+
+/// Fresh rings over the queue pair's memory, which is zeroed.
+pub(crate) fn rings(
+    mem: &RingMem,
+    layout: &Layout,
+    own_rq: bool,
+) -> core::result::Result<(SqProducer, Option<RqProducer>), Reason> {
+    let bad = |_| Reason::Host(srdma_core::mem::HostFault::OutOfRange);
+    let words = mem.words(0, layout.sq_quanta as usize * 32)?;
+    zero(&words);
+    let sq = SqProducer::new(words, layout.sq_quanta).map_err(bad)?;
+    let rq = if own_rq {
+        let words = mem.words(
+            layout.rq_at,
+            (layout.rq_wqes as usize * 32) << layout.rq_shift,
+        )?;
+        zero(&words);
+        Some(RqProducer::new(words, layout.rq_wqes, layout.rq_shift).map_err(bad)?)
+    } else {
+        None
+    };
+    Ok((sq, rq))
+}
+
+fn zero(words: &HostWords) {
+    for at in 0..words.len() {
+        words.store(at, 0);
+    }
+}
+
+const fn hw_type(qp_type: QpType) -> HwQpType {
+    match qp_type {
+        QpType::Rc => HwQpType::RC,
+        QpType::Uc => HwQpType::UC,
+        // The GSI QP is a datagram queue pair with number 1.
+        _ => HwQpType::UD,
+    }
+}
+
+const fn hw_state(state: QpState) -> HwQpState {
+    match state {
+        QpState::Reset => HwQpState::INVALID,
+        QpState::Init => HwQpState::IDLE,
+        QpState::Rtr => HwQpState::RTR,
+        QpState::Rts => HwQpState::RTS,
+        QpState::Sqd => HwQpState::SQD,
+        QpState::Sqe => HwQpState::SQE,
+        QpState::Err => HwQpState::ERROR,
+    }
+}
+
+/// The path to `dest` as a builder's options say.
+pub(crate) const fn path_to(dest: Gid, options: &crate::qp_build::ConnOptions) -> Path {
+    Path::new(dest, options.gid_index)
+        .hop_limit(options.hop_limit)
+        .traffic_class(options.traffic_class)
+}

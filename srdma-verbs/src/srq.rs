@@ -1,0 +1,308 @@
+//! Shared receive queues: receives that several queue pairs take from.
+//!
+//! ```text
+//! post_recv ─► ring ─► taken by whichever queue pair has a message ─► completion in its CQ
+//!                └─ fewer than the limit left: one event, then the limit is off   [events 2.4]
+//! ```
+
+use crate::driver::alloc::RingMem;
+use crate::driver::shared::SrqShared;
+use crate::error::{Arg, Reason, Result};
+use crate::pd::Pd;
+use crate::post_recv::RecvBatch;
+use core::fmt;
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use srdma_core::hw::cqp::{ModifySrq, SrqCmd};
+use srdma_core::hw::shadow::SHADOW_WORDS;
+use srdma_core::hw::{CqpCmd, SgeList, WqeBuf};
+use srdma_core::limits::{MAX_SGE, MAX_SRQ_QUANTA};
+use srdma_core::mem::HostFault;
+use srdma_core::num::SrqId;
+use srdma_core::ring::depth::{max_recv_wr, rq_shift, srq_depth};
+use srdma_core::ring::{RqProducer, SrqShadow};
+use std::sync::{Arc, Mutex};
+
+/// A shared receive queue.
+#[derive(Clone)]
+pub struct Srq {
+    inner: Arc<SrqInner>,
+}
+
+pub(crate) struct SrqInner {
+    pd: Pd,
+    pub(crate) shared: Arc<SrqShared>,
+    pub(crate) end: Mutex<SrqEnd>,
+    attr: SrqAttr,
+    limit: AtomicU32,
+    users: AtomicUsize,
+    live: AtomicBool,
+    _mem: RingMem,
+}
+
+/// The posting end.
+#[derive(Debug)]
+pub(crate) struct SrqEnd {
+    pub(crate) ring: RqProducer,
+    pub(crate) shadow: SrqShadow,
+    pub(crate) wqe: WqeBuf,
+    pub(crate) sges: SgeList,
+}
+
+/// Sizes and limit of a shared receive queue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct SrqAttr {
+    /// Receives that can be posted.
+    pub max_wr: u32,
+    /// Scatter entries of one receive.
+    pub max_sge: u32,
+    /// The limit that is armed; 0 for none.
+    pub limit: u32,
+}
+
+/// Describes a shared receive queue before it is made.
+#[derive(Debug, Clone)]
+#[must_use]
+pub struct SrqBuilder<'a> {
+    pd: &'a Pd,
+    max_wr: u32,
+    max_sge: u32,
+    limit: u32,
+}
+
+impl Pd {
+    /// Starts to describe a shared receive queue for at least `max_wr` receives.
+    pub const fn create_srq(&self, max_wr: u32) -> SrqBuilder<'_> {
+        SrqBuilder {
+            pd: self,
+            max_wr,
+            max_sge: 1,
+            limit: 0,
+        }
+    }
+}
+
+impl SrqBuilder<'_> {
+    /// Scatter entries of one receive, at least.
+    pub const fn max_sge(mut self, sges: u32) -> Self {
+        self.max_sge = sges;
+        self
+    }
+
+    /// Tells once when fewer receives are left.
+    pub const fn limit(mut self, limit: u32) -> Self {
+        self.limit = limit;
+        self
+    }
+
+    /// Makes it.
+    pub fn build(self) -> Result<Srq> {
+        self.create().map_err(|reason| reason.of("create_srq"))
+    }
+
+    fn create(self) -> core::result::Result<Srq, Reason> {
+        let limit = MAX_SGE as u64;
+        if u64::from(self.max_sge) > limit {
+            return Err(Reason::Range {
+                arg: Arg::RecvSge,
+                limit,
+            });
+        }
+        let shift = rq_shift(self.max_sge);
+        let limit = u64::from(MAX_SRQ_QUANTA >> shift) - 1;
+        let too_long = Reason::Range {
+            arg: Arg::RecvWr,
+            limit,
+        };
+        let quanta = match srq_depth(self.max_wr, shift) {
+            Some(quanta) if self.max_wr != 0 => quanta,
+            _ => return Err(too_long),
+        };
+        let attr = SrqAttr {
+            max_wr: max_recv_wr(quanta, shift),
+            max_sge: self.max_sge.max(1),
+            limit: self.limit,
+        };
+        check_limit(self.limit, &attr)?;
+        let driver = self.pd.driver();
+        let wqes = quanta >> shift;
+        let len = quanta as usize * 32;
+        let mem = RingMem::new(&driver.engine, len + 8 * SHADOW_WORDS)?;
+        let bad = |_| Reason::Host(HostFault::OutOfRange);
+        let ring = RqProducer::new(mem.words(0, len)?, wqes, shift).map_err(bad)?;
+        let shadow = SrqShadow::new(mem.words(len, 8 * SHADOW_WORDS)?).map_err(bad)?;
+        let id = driver.ids.srq.take().ok_or(Reason::Exhausted)?;
+        let cmd = SrqCmd {
+            id: SrqId(id),
+            pd: self.pd.id(),
+            context: u64::from(id),
+            wqes,
+            shift,
+            addr: mem.addr(0),
+            shadow_addr: mem.addr(len),
+            limit: self.limit,
+        };
+        if let Err(reason) = driver.exec(&CqpCmd::CreateSrq(cmd)) {
+            driver.ids.srq.give(id);
+            return Err(reason);
+        }
+        let shared = Arc::new(SrqShared::new(SrqId(id), Arc::downgrade(self.pd.ctx())));
+        let end = SrqEnd {
+            ring,
+            shadow,
+            wqe: WqeBuf::new(),
+            sges: SgeList::EMPTY,
+        };
+        let inner = Arc::new(SrqInner {
+            pd: self.pd.clone(),
+            shared,
+            end: Mutex::new(end),
+            attr,
+            limit: AtomicU32::new(self.limit),
+            users: AtomicUsize::new(0),
+            live: AtomicBool::new(true),
+            _mem: mem,
+        });
+        let _ = inner.shared.me.set(Arc::downgrade(&inner));
+        driver.irq.add_srq(&inner.shared);
+        Ok(Srq { inner })
+    }
+}
+
+impl Srq {
+    pub(crate) const fn from_inner(inner: Arc<SrqInner>) -> Self {
+        Self { inner }
+    }
+
+    pub(crate) fn inner(&self) -> &SrqInner {
+        &self.inner
+    }
+
+    /// The number of the queue.
+    #[must_use]
+    pub fn id(&self) -> SrqId {
+        self.inner.shared.id
+    }
+
+    /// The domain.
+    #[must_use]
+    pub fn pd(&self) -> &Pd {
+        &self.inner.pd
+    }
+
+    /// Starts a batch of receives.
+    pub fn post_recv(&self) -> RecvBatch<'_> {
+        RecvBatch::shared(&self.inner)
+    }
+
+    /// Arms the limit: one event when fewer than `limit` receives are left. 0 takes it back.
+    pub fn set_limit(&self, limit: u32) -> Result<()> {
+        const VERB: &str = "modify_srq";
+        check_limit(limit, &self.inner.attr).map_err(|reason| reason.of(VERB))?;
+        let cmd = CqpCmd::ModifySrq(ModifySrq {
+            id: self.id(),
+            limit,
+        });
+        self.inner
+            .pd
+            .driver()
+            .exec(&cmd)
+            .map_err(|reason| reason.of(VERB))?;
+        self.inner.limit.store(limit, Ordering::Release);
+        Ok(())
+    }
+
+    /// Sizes, and the limit that was armed last.
+    #[must_use]
+    pub fn query(&self) -> SrqAttr {
+        SrqAttr {
+            limit: self.inner.limit.load(Ordering::Acquire),
+            ..self.inner.attr
+        }
+    }
+
+    /// Acknowledges `count` asynchronous events.
+    pub fn ack_async_events(&self, count: u32) {
+        self.inner.shared.owed.ack(count);
+    }
+
+    /// Destroys the queue: [`Reason::Busy`] while queue pairs use it, and nothing happens. Waits
+    /// until every event that was fetched is acknowledged. Other handles are dead afterwards.
+    pub fn destroy(&self) -> Result<()> {
+        if self.inner.users.load(Ordering::Acquire) != 0 {
+            return Err(Reason::Busy.of("destroy_srq"));
+        }
+        self.inner
+            .finish()
+            .map_err(|reason| reason.of("destroy_srq"))?;
+        self.inner.shared.owed.wait();
+        Ok(())
+    }
+
+    pub(crate) fn is_live(&self) -> bool {
+        self.inner.is_live()
+    }
+
+    pub(crate) fn add_user(&self) {
+        self.inner.users.fetch_add(1, Ordering::AcqRel);
+    }
+
+    pub(crate) fn remove_user(&self) {
+        self.inner.users.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+impl SrqInner {
+    pub(crate) const fn max_sge(&self) -> u32 {
+        self.attr.max_sge
+    }
+
+    pub(crate) fn is_live(&self) -> bool {
+        self.live.load(Ordering::Acquire)
+    }
+
+    fn finish(&self) -> core::result::Result<(), Reason> {
+        if !self.live.swap(false, Ordering::AcqRel) {
+            return Err(Reason::Destroyed);
+        }
+        let driver = self.pd.driver();
+        if let Err(reason) = driver.exec(&CqpCmd::DestroySrq(self.shared.id)) {
+            self.live.store(true, Ordering::Release);
+            return Err(reason);
+        }
+        driver.irq.remove_srq(&self.shared);
+        let id = self.shared.id;
+        self.pd.ctx().events.purge(|record| record.is_about_srq(id));
+        driver.ids.srq.give(id.value());
+        Ok(())
+    }
+}
+
+impl Drop for SrqInner {
+    fn drop(&mut self) {
+        // Already destroyed, or refused by a device that is gone: nothing is left to do.
+        let _ = self.finish();
+    }
+}
+
+impl fmt::Debug for SrqInner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Srq({})", self.shared.id)
+    }
+}
+
+impl fmt::Debug for Srq {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.fmt(f)
+    }
+}
+
+fn check_limit(limit: u32, attr: &SrqAttr) -> core::result::Result<(), Reason> {
+    if limit > attr.max_wr {
+        return Err(Reason::Range {
+            arg: Arg::SrqLimit,
+            limit: u64::from(attr.max_wr),
+        });
+    }
+    Ok(())
+}

@@ -1,0 +1,138 @@
+//! Devices, connected pairs, and waiting for completions.
+
+use srdma_verbs::{
+    Access, Completion, Context, Cq, DeviceConfig, Mr, Pd, Qp, QpBuilder, QpType, WcStatus,
+};
+use std::net::Ipv4Addr;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+/// Passes of the device after which a completion counts as missing. No clock: a slow machine only
+/// makes it slower.
+const PATIENCE: u32 = 200_000;
+
+static NEXT: AtomicU8 = AtomicU8::new(2);
+
+/// A device on a loopback address that no other test has.
+pub fn config() -> DeviceConfig {
+    let [a, b, ..] = std::process::id().to_le_bytes();
+    let last = NEXT.fetch_add(1, Ordering::Relaxed);
+    DeviceConfig::new().addr(Ipv4Addr::new(127, 16 + a % 200, b, last).into())
+}
+
+/// The four ways to use the kernel's offloads.
+pub const OFFLOADS: [(bool, bool); 4] =
+    [(true, true), (true, false), (false, true), (false, false)];
+
+pub struct Side {
+    pub ctx: Context,
+    pub pd: Pd,
+    pub cq: Cq,
+}
+
+impl Side {
+    pub fn new(config: DeviceConfig) -> Self {
+        let ctx = config.open().unwrap();
+        let pd = ctx.alloc_pd().unwrap();
+        let cq = ctx.create_cq(256).build().unwrap();
+        Self { ctx, pd, cq }
+    }
+
+    pub fn qp(&self, qp_type: QpType) -> QpBuilder<'_> {
+        self.pd
+            .create_qp(qp_type)
+            .send_cq(&self.cq)
+            .recv_cq(&self.cq)
+            .max_send_sge(4)
+    }
+
+    pub fn mr(&self, len: usize) -> Mr {
+        let all = Access::LOCAL_WRITE | Access::REMOTE | Access::MW_BIND;
+        self.pd.register(vec![0; len], all).unwrap()
+    }
+
+    pub fn pattern(&self, len: usize, seed: u8) -> Mr {
+        let mr = self.mr(len);
+        mr.write(0, &pattern(len, seed)).unwrap();
+        mr
+    }
+}
+
+/// Bytes that differ from place to place.
+pub fn pattern(len: usize, seed: u8) -> Vec<u8> {
+    (0..len)
+        .map(|at| (at as u8).wrapping_mul(31) ^ (at >> 8) as u8 ^ seed)
+        .collect()
+}
+
+pub struct Pair {
+    pub a: Side,
+    pub b: Side,
+    pub qa: Qp,
+    pub qb: Qp,
+}
+
+pub fn sides() -> (Side, Side) {
+    (Side::new(config()), Side::new(config()))
+}
+
+pub fn connect(a: &QpBuilder<'_>, b: &QpBuilder<'_>) -> (Qp, Qp) {
+    let (a, b) = (a.clone().build().unwrap(), b.clone().build().unwrap());
+    let (ea, eb) = (a.endpoint(), b.endpoint());
+    (a.connect(&eb).unwrap(), b.connect(&ea).unwrap())
+}
+
+pub fn pair(qp_type: QpType) -> Pair {
+    pair_with(qp_type, (true, true))
+}
+
+pub fn pair_with(qp_type: QpType, (gso, gro): (bool, bool)) -> Pair {
+    let a = Side::new(config().gso(gso).gro(gro));
+    let b = Side::new(config().gso(gso).gro(gro));
+    let (qa, qb) = connect(&a.qp(qp_type), &b.qp(qp_type));
+    Pair { a, b, qa, qb }
+}
+
+/// The next completion of `cq`.
+pub fn next(cq: &Cq) -> Completion {
+    for _ in 0..PATIENCE {
+        if let Some(wc) = cq.poll().next() {
+            return wc.to_completion();
+        }
+        std::thread::yield_now();
+    }
+    panic!("no completion in {cq:?}");
+}
+
+/// The next completion, which must be a success.
+pub fn done(cq: &Cq) -> Completion {
+    let completion = next(cq);
+    assert!(completion.is_ok(), "{completion:?}");
+    completion
+}
+
+/// Waits until `check` holds, letting the devices run.
+pub fn until(what: &str, mut check: impl FnMut() -> bool) {
+    for _ in 0..PATIENCE {
+        if check() {
+            return;
+        }
+        std::thread::yield_now();
+    }
+    panic!("waited in vain for: {what}");
+}
+
+pub fn assert_flushed(cq: &Cq, ids: &[u64]) {
+    for id in ids {
+        let completion = next(cq);
+        assert_eq!(completion.status(), WcStatus::WrFlushErr, "{completion:?}");
+        assert_eq!(completion.wr_id().0, *id);
+    }
+}
+
+pub fn assert_quiet(cq: &Cq) {
+    for _ in 0..100 {
+        if let Some(wc) = cq.poll().next() {
+            panic!("unexpected {:?}", wc.to_completion());
+        }
+    }
+}
