@@ -51,6 +51,8 @@ pub(crate) struct Replay {
     start: Psn,
     /// The next response PSN due.
     next: Psn,
+    /// It left whole at least once: the peer may have it, whatever it asked for again.
+    left: bool,
 }
 
 impl Replay {
@@ -62,6 +64,7 @@ impl Replay {
             answer,
             start: first,
             next: first,
+            left: false,
         }
     }
 
@@ -103,15 +106,23 @@ impl Replies {
         self.depth = usize::from(depth);
     }
 
-    /// True if one more answer can be kept without dropping one that is still due.
+    /// True if one more answer can be kept without dropping one that the peer cannot have.
+    ///
+    /// An answer that is due again does not count: the first one may have come after the peer
+    /// asked again, and then the peer goes on with further requests.
     // rule: roce-93
     pub(super) fn has_room(&self) -> bool {
-        self.kept.len() < self.depth || self.sending.front() != Some(&self.base)
+        let oldest_due = self.sending.front() == Some(&self.base);
+        let oldest_left = self.kept.front().is_some_and(|oldest| oldest.left);
+        self.kept.len() < self.depth || !oldest_due || oldest_left
     }
 
     pub(super) fn push(&mut self, replay: Replay) {
         if self.kept.len() >= self.depth {
             self.kept.pop_front();
+            if self.sending.front() == Some(&self.base) {
+                self.sending.pop_front();
+            }
             self.base += 1;
         }
         self.sending.push_back(self.base + self.kept.len() as u64);
@@ -392,6 +403,9 @@ impl Qp {
             kept.next = psn.add(1);
         }
         if left <= 1 {
+            if let Some(kept) = self.rsp.replies.get_mut(number) {
+                kept.left = true;
+            }
             self.rsp.replies.sending.pop_front();
         }
         Some(u32::try_from(bytes).unwrap_or(0) + 64)
