@@ -93,6 +93,11 @@ impl Callers {
         self.last.store(now.0.saturating_add(1), Ordering::Relaxed);
     }
 
+    /// The caller goes to sleep: nobody drives from here on.
+    pub fn leave(&self) {
+        self.last.store(0, Ordering::Relaxed);
+    }
+
     /// Nanoseconds that the background thread should still stay out; `None` if it may take over.
     #[must_use]
     pub fn driving(&self, now: Instant, grace_ns: u64) -> Option<u64> {
@@ -143,6 +148,13 @@ mod tests {
         callers.mark(Instant(0));
         assert_eq!(callers.driving(Instant(10), 50), Some(40));
         assert_eq!(callers.driving(Instant(50), 50), None);
+        callers.mark(Instant(10));
+        callers.leave();
+        assert_eq!(
+            callers.driving(Instant(11), 50),
+            None,
+            "a sleeper drives nothing"
+        );
         callers.mark(Instant(u64::MAX));
         assert_eq!(
             callers.driving(Instant(u64::MAX), 50),

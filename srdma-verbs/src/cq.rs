@@ -368,6 +368,7 @@ impl CqInner {
         if !engine.drive() {
             engine.with(|_| ());
         }
+        engine.hand_over();
     }
 
     fn resize(&self, entries: u32) -> core::result::Result<(), Reason> {
@@ -462,7 +463,12 @@ impl Poll<'_> {
             return None;
         }
         self.driven = true;
-        self.cq.ctx.driver.engine.drive_polling();
+        // Who polls an armed queue is about to sleep on it.
+        if self.state.arm.is_armed {
+            self.cq.ctx.driver.engine.drive();
+        } else {
+            self.cq.ctx.driver.engine.drive_polling();
+        }
         self.state.reaper.next().map(Wc::new)
     }
 }
