@@ -11,6 +11,51 @@ pub(crate) enum CliError {
     /// The sockets.
     #[error(transparent)]
     Net(#[from] srdma_net::NetError),
+    /// A verbs call.
+    #[error(transparent)]
+    Verbs(#[from] srdma_verbs::Error),
+    /// A work request failed.
+    #[error("a work request failed: {status} (vendor code {vendor:#x})")]
+    Completion {
+        /// The status.
+        status: String,
+        /// The device's own code.
+        vendor: u32,
+    },
+    /// Nothing moves any more.
+    #[error("nothing has completed for {} s", within.as_secs())]
+    Stalled {
+        /// How long we waited.
+        within: Duration,
+    },
+    /// Nobody listens.
+    #[error(
+        "no perf server at {host} ({source}): start `srdma-cli perf server` there, and open TCP \
+         port {port}"
+    )]
+    NoServer {
+        /// As it was asked for.
+        host: String,
+        /// The control port.
+        port: u16,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// The peer closed the control connection.
+    #[error("the peer is gone: it ended, was killed, or lost its network")]
+    PeerGone,
+    /// The peer does not answer.
+    #[error("the peer said nothing for {} s; is it busy with another client?", within.as_secs())]
+    PeerSilent {
+        /// How long we waited.
+        within: Duration,
+    },
+    /// The peer has a problem.
+    #[error("the peer reports: {text}")]
+    Peer {
+        /// What it said.
+        text: String,
+    },
     /// The system refused something.
     #[error("cannot {what}")]
     Io {
@@ -57,6 +102,14 @@ pub(crate) enum CliError {
         /// What was measured.
         what: &'static str,
     },
+    /// One of several measurements failed.
+    #[error("{case}")]
+    Case {
+        /// Which.
+        case: String,
+        /// Why.
+        source: Box<Self>,
+    },
     /// Options that do not fit together.
     #[error("{0}")]
     Usage(String),
@@ -73,6 +126,22 @@ impl CliError {
         let line = line.chars().take(120).collect();
         Self::Garbled { role, line }
     }
+}
+
+/// An error with all its causes, in one line.
+pub(crate) fn chain(error: &CliError) -> String {
+    let mut text = error.to_string();
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        // A transparent error says what its source says.
+        if !text.ends_with(&cause_text) {
+            text.push_str(": ");
+            text.push_str(&cause_text);
+        }
+        source = cause.source();
+    }
+    text
 }
 
 /// The result of a command.

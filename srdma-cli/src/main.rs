@@ -15,11 +15,9 @@ mod child;
 mod cmd;
 mod error;
 mod out;
-#[allow(dead_code, reason = "the measurements use it")]
 mod units;
 
 use clap::{Parser, Subcommand};
-use std::error::Error;
 use std::process::ExitCode;
 
 #[derive(Parser, Debug)]
@@ -61,13 +59,7 @@ fn main() -> ExitCode {
     match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprint!("error: {error}");
-            let mut source = error.source();
-            while let Some(cause) = source {
-                eprint!(": {cause}");
-                source = cause.source();
-            }
-            eprintln!();
+            eprintln!("error: {}", error::chain(&error));
             ExitCode::FAILURE
         }
     }

@@ -38,6 +38,11 @@ impl Progress {
         self.0.tick();
     }
 
+    /// Prints a line above the bar.
+    pub(crate) fn line(&self, text: impl Display) {
+        self.0.suspend(|| line(text));
+    }
+
     /// One step is done.
     pub(crate) fn step(&self) {
         self.0.inc(1);

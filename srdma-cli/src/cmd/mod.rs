@@ -1,5 +1,6 @@
 //! One file or folder a command, and what several of them need.
 
+pub(crate) mod device;
 pub(crate) mod devinfo;
 pub(crate) mod doctor;
 pub(crate) mod limit;
@@ -42,6 +43,32 @@ pub(crate) struct DeviceArgs {
     /// Seed of the four above
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub(crate) seed: u64,
+}
+
+impl DeviceArgs {
+    /// The arguments that give a child the same.
+    pub(crate) fn to_args(self) -> Vec<String> {
+        let mut args = Vec::new();
+        for (name, value) in [
+            ("--loss", self.loss),
+            ("--duplicate", self.duplicate),
+            ("--reorder", self.reorder),
+            ("--corrupt", self.corrupt),
+        ] {
+            args.extend([name.to_owned(), value.to_string()]);
+        }
+        args.extend(["--seed".to_owned(), self.seed.to_string()]);
+        if self.sockets.no_gso {
+            args.push("--no-gso".to_owned());
+        }
+        if self.sockets.no_gro {
+            args.push("--no-gro".to_owned());
+        }
+        if let Some(bytes) = self.sockets.rcvbuf_cap {
+            args.extend(["--rcvbuf-cap".to_owned(), bytes.to_string()]);
+        }
+        args
+    }
 }
 
 /// A probability, as an option.

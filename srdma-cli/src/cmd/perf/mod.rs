@@ -5,12 +5,28 @@
 //! perf server     waits for clients           perf client HOST    measures against it
 //! perf limit      bare UDP sockets (cmd::limit)
 //! ```
+//!
+//! | file | what |
+//! |---|---|
+//! | `options`, `case` | what can be asked for |
+//! | `table`, `row` | which measurements, how they are printed and compared |
+//! | `client`, `server`, `control` | the two sides and their conversation |
+//! | `rig` | queue pairs and memory of one measurement |
+//! | `stream`, `latency` | the loops that move data |
 
-#[allow(dead_code, reason = "the measurements use it")]
+mod case;
+mod client;
+mod control;
+mod latency;
 mod options;
+mod rig;
+mod row;
+mod server;
+mod stream;
+mod table;
 
 use crate::cmd::limit;
-use crate::error::{CliError, Result};
+use crate::error::Result;
 use options::{ClientArgs, ServerArgs, TableArgs};
 
 /// `perf` and what follows it.
@@ -35,17 +51,10 @@ enum PerfCommand {
 
 /// Runs the command.
 pub(crate) fn run(args: &PerfArgs) -> Result<()> {
-    let unbuilt = |name: &str| {
-        let text = format!("`{name}` is not built yet; `perf limit` and `doctor` are");
-        Err(CliError::Usage(text))
-    };
     match &args.command {
         Some(PerfCommand::Limit(args)) => limit::run(args),
-        Some(PerfCommand::Server(_)) => unbuilt("perf server"),
-        Some(PerfCommand::Client(args)) => match args.case().map(|case| case.check()) {
-            Some(Err(text)) => Err(CliError::Usage(text)),
-            _ => unbuilt("perf client"),
-        },
-        None => unbuilt("perf"),
+        Some(PerfCommand::Server(args)) => server::run(args),
+        Some(PerfCommand::Client(args)) => table::remote(args),
+        None => table::local(&args.table),
     }
 }

@@ -1,0 +1,30 @@
+//! Opening a device as the options say.
+
+use super::DeviceArgs;
+use crate::error::Result;
+use srdma_net::fault::FaultConfig;
+use srdma_verbs::{Context, DeviceConfig};
+use std::net::IpAddr;
+
+/// Opens the device of one address.
+pub(crate) fn open(local: IpAddr, args: &DeviceArgs) -> Result<Context> {
+    let mut config = DeviceConfig::new()
+        .addr(local)
+        .gso(!args.sockets.no_gso)
+        .gro(!args.sockets.no_gro);
+    if let Some(bytes) = args.sockets.rcvbuf_cap {
+        config = config.receive_buffer_cap(bytes);
+    }
+    let fault = FaultConfig {
+        loss: args.loss,
+        duplicate: args.duplicate,
+        reorder: args.reorder,
+        corrupt: args.corrupt,
+        seed: args.seed,
+        ..FaultConfig::default()
+    };
+    if !fault.is_off() {
+        config = config.fault(fault);
+    }
+    Ok(config.open()?)
+}
