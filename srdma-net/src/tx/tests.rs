@@ -206,3 +206,53 @@ fn blocked_inner() {
     assert_eq!(sender.counters().calls, 2, "a short send, then the reason");
     assert_eq!(sender.counters().blocked, 1);
 }
+
+/// Processor time of this thread in ns, whatever else the machine does.
+fn on_cpu_ns() -> f64 {
+    let text = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap();
+    text.split(' ').next().unwrap().parse().unwrap()
+}
+
+/// Cost of the calls, one thread being both ends:
+/// `cargo test --release -p srdma-net --lib cost -- --ignored --nocapture`.
+#[test]
+#[ignore = "a measurement"]
+fn cost() {
+    const ROUNDS: u32 = 20_000;
+    let (a, b) = (open(&config(true, true)), open(&config(true, true)));
+    let mut small = Script::new();
+    small.run(a.local(), b.local(), 1, &[80]);
+    let mut large = Script::new();
+    large.run(a.local(), b.local(), 1, &[4112; 15]);
+    let sockets = [a];
+    let (mut sender, mut ring) = (Sender::new(true), RxRing::new(16));
+    let time = |name: &str, each: &mut dyn FnMut()| {
+        let start = on_cpu_ns();
+        for _ in 0..ROUNDS {
+            each();
+        }
+        let ns = (on_cpu_ns() - start) / f64::from(ROUNDS);
+        println!("{name}: {ns:.0} ns");
+    };
+    let (c, d) = (address(), address());
+    let plain = std::net::UdpSocket::bind((c, 0)).unwrap();
+    let peer = std::net::UdpSocket::bind((d, 0)).unwrap();
+    let (to, mut bytes) = (peer.local_addr().unwrap(), [0; 80]);
+    time("bare sockets: send and receive 80 B", &mut || {
+        plain.send_to(&bytes, to).unwrap();
+        peer.recv_from(&mut bytes).unwrap();
+    });
+    peer.set_nonblocking(true).unwrap();
+    time("bare sockets: receive nothing", &mut || {
+        drop(peer.recv_from(&mut bytes).unwrap_err())
+    });
+    time("receive nothing", &mut || assert_eq!(ring.receive(&b), 0));
+    for (name, script) in [("80 B", &small), ("15 × 4112 B", &large)] {
+        script.lend(|batch| {
+            time(&format!("send and receive {name}"), &mut || {
+                assert_eq!(sender.send(&sockets, batch).runs, 1);
+                assert_eq!(ring.receive(&b), 1);
+            });
+        });
+    }
+}
