@@ -1,4 +1,4 @@
-//! A wire in memory, in place of the sockets: for tests of the whole stack with a simulated network.
+//! A wire in memory in place of the sockets: for tests of the whole stack on a simulated network.
 //!
 //! ```text
 //! device → send(batch) → outbox → take ─┐ network of the test: loses, delays, routes

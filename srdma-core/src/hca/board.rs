@@ -105,8 +105,7 @@ impl<const FAN: usize> Board<FAN> {
     #[inline]
     pub fn ring(&self, what: Doorbell, wake: impl FnOnce()) {
         self.mark(what);
-        step();
-        if self.asleep.load(SeqCst) && self.asleep.swap(false, SeqCst) {
+        if load_flag(&self.asleep) && self.asleep.swap(false, SeqCst) {
             wake();
         }
     }
@@ -134,7 +133,7 @@ impl<const FAN: usize> Board<FAN> {
     /// For the one that drives the device. A ring during the call is visited now or next time.
     pub fn take(&self, mut visit: impl FnMut(Doorbell)) -> bool {
         let mut any = false;
-        if self.single.load(SeqCst) != 0 {
+        if load(&self.single) != 0 {
             any = true;
             self.take_single(&mut visit);
         }
@@ -158,7 +157,7 @@ impl<const FAN: usize> Board<FAN> {
         [&self.single]
             .into_iter()
             .chain(trees)
-            .any(|root| root.load(SeqCst) != 0)
+            .any(|root| load(root) != 0)
     }
 
     /// Announces sleep. True if it is safe to block until `wake` is called; false if something was
@@ -166,7 +165,6 @@ impl<const FAN: usize> Board<FAN> {
     #[must_use]
     pub fn prepare_sleep(&self) -> bool {
         self.asleep.store(true, SeqCst);
-        step();
         if self.is_dirty() {
             self.awake();
             return false;
@@ -204,7 +202,7 @@ impl<const FAN: usize> fmt::Debug for Board<FAN> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Board")
             .field("dirty", &self.is_dirty())
-            .field("asleep", &self.asleep.load(SeqCst))
+            .field("asleep", &load_flag(&self.asleep))
             .finish()
     }
 }
@@ -283,7 +281,7 @@ impl<const FAN: usize> DirtySet<FAN> {
 
     /// Visits and removes all numbers.
     fn take(&self, mut visit: impl FnMut(u32)) -> bool {
-        if self.root.load(SeqCst) == 0 {
+        if load(&self.root) == 0 {
             return false;
         }
         let mut any = false;
@@ -315,8 +313,7 @@ impl<const FAN: usize> DirtySet<FAN> {
 /// Makes sure that a bit is set, without writing if it is.
 #[inline]
 fn raise(word: &AtomicU64, bit: usize) {
-    step();
-    if word.load(SeqCst) & (1 << bit) == 0 {
+    if load(word) & (1 << bit) == 0 {
         word.fetch_or(1 << bit, SeqCst);
     }
 }
@@ -324,7 +321,6 @@ fn raise(word: &AtomicU64, bit: usize) {
 /// Clears a word and returns what was set.
 #[inline]
 fn clear(word: &AtomicU64) -> u64 {
-    step();
     word.swap(0, SeqCst)
 }
 
@@ -344,12 +340,28 @@ fn zeros<const N: usize>() -> [AtomicU64; N] {
     core::array::from_fn(|_| AtomicU64::new(0))
 }
 
-/// Between two sequentially consistent accesses nothing is needed. Loom takes such accesses as
-/// acquire and release, so there a fence stands between them.
+/// A sequentially consistent load.
+///
+/// Loom takes such loads as acquire loads, which may return old values, and it overlooks orders in
+/// which a thread loads a word and then changes it. An exchange that changes nothing has neither
+/// flaw, and with `Acquire` it publishes no more than a load does.
 #[inline]
-fn step() {
+fn load(word: &AtomicU64) -> u64 {
+    #[cfg(not(loom))]
+    let value = word.load(SeqCst);
     #[cfg(loom)]
-    crate::sync::fence(SeqCst);
+    let value = word.fetch_or(0, crate::sync::Ordering::Acquire);
+    value
+}
+
+/// As [`load`], for a flag.
+#[inline]
+fn load_flag(flag: &AtomicBool) -> bool {
+    #[cfg(not(loom))]
+    let value = flag.load(SeqCst);
+    #[cfg(loom)]
+    let value = flag.fetch_or(false, crate::sync::Ordering::Acquire);
+    value
 }
 
 #[cfg(all(test, loom))]

@@ -244,7 +244,7 @@ fn cost() {
     });
     peer.set_nonblocking(true).unwrap();
     time("bare sockets: receive nothing", &mut || {
-        drop(peer.recv_from(&mut bytes).unwrap_err())
+        drop(peer.recv_from(&mut bytes).unwrap_err());
     });
     time("receive nothing", &mut || assert_eq!(ring.receive(&b), 0));
     for (name, script) in [("80 B", &small), ("15 × 4112 B", &large)] {

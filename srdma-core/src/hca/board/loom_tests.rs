@@ -6,6 +6,7 @@ use super::*;
 use loom::sync::Arc;
 use loom::sync::atomic::Ordering::Relaxed;
 use loom::thread;
+use std::collections::BTreeSet;
 
 /// A queue: `posted` stands for its memory, which is written plainly before the ring.
 struct Queue {
@@ -22,9 +23,10 @@ impl Queue {
     }
 }
 
-fn model(bound: usize, check: impl Fn() + Sync + Send + 'static) {
+/// `bound`: preemptions in one order; `None`: all orders.
+fn model(bound: Option<usize>, check: impl Fn() + Sync + Send + 'static) {
     let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(bound);
+    builder.preemption_bound = bound;
     builder.check(check);
 }
 
@@ -41,7 +43,9 @@ fn take(set: &DirtySet<2>, queues: &[Queue; 2], seen: &mut [u64; 2]) {
 
 /// Two threads post and ring while the driver takes once; a last look finds all the rest.
 fn two_ringers(numbers: [u32; 2]) {
-    model(3, move || {
+    let first_looks = std::sync::Arc::new(std::sync::Mutex::new(BTreeSet::new()));
+    let looks = std::sync::Arc::clone(&first_looks);
+    model(Some(4), move || {
         let set = Arc::new(DirtySet::<2>::new());
         let queues = Arc::new(numbers.map(Queue::new));
         let ringers = [0usize, 1].map(|me| {
@@ -53,12 +57,15 @@ fn two_ringers(numbers: [u32; 2]) {
         });
         let mut seen = [0; 2];
         take(&set, &queues, &mut seen);
+        looks.lock().unwrap().insert(seen);
         for ringer in ringers {
             ringer.join().unwrap();
         }
         take(&set, &queues, &mut seen);
         assert_eq!(seen, [1, 1], "a ring was lost");
     });
+    // The model has teeth: the first look found nothing, either one, and both.
+    assert_eq!(first_looks.lock().unwrap().len(), 4);
 }
 
 #[test]
@@ -84,7 +91,7 @@ fn two_ringers_under_one_root() {
 /// One thread rings twice, while the driver takes twice: the second post is never overlooked.
 #[test]
 fn rings_of_the_same_queue_while_it_is_taken() {
-    model(4, || {
+    model(None, || {
         let set = Arc::new(DirtySet::<2>::new());
         let queues = Arc::new([Queue::new(5), Queue::new(15)]);
         let ringer = {
@@ -105,6 +112,25 @@ fn rings_of_the_same_queue_while_it_is_taken() {
     });
 }
 
+/// A thread that rings and then drives finds its own post, even if another ring of the same queue is
+/// half done.
+#[test]
+fn a_driver_finds_its_own_post() {
+    model(Some(4), || {
+        let set = Arc::new(DirtySet::<2>::new());
+        let other = {
+            let set = Arc::clone(&set);
+            thread::spawn(move || set.mark(5))
+        };
+        set.mark(5);
+        assert!(
+            set.take(|number| assert_eq!(number, 5)),
+            "nothing to be found"
+        );
+        other.join().unwrap();
+    });
+}
+
 /// The driver sleeps only if nothing is rung, or somebody wakes it.
 #[test]
 fn no_wake_up_is_lost() {
@@ -113,7 +139,7 @@ fn no_wake_up_is_lost() {
         Doorbell::Cqp,
         Doorbell::AeqAck { entries: 1 },
     ] {
-        model(4, move || {
+        model(None, move || {
             let board = Arc::new(Board::<2>::with_fan_out());
             let wakes = Arc::new(AtomicU64::new(0));
             let ringer = {
