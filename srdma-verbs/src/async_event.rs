@@ -5,7 +5,8 @@
 //! ```
 //!
 //! An error that a completion reports is not reported here as well.     [events 2.4]
-//! What this does *not* do: decide which queue entries become events (see `driver::irq`).
+//! What this does *not* do: decide which queue entries become events (see `driver::irq`); report
+//! changes of the port, whose interface nobody watches.
 
 use crate::context::Context;
 use crate::cq::Cq;
@@ -35,18 +36,12 @@ crate::wc::verbs_enum! {
         SqDrained = 5,
         /// The device broke down.
         DeviceFatal = 8,
-        /// The port came up.
-        PortActive = 9,
-        /// The port went down.
-        PortErr = 10,
         /// A shared receive queue broke down.
         SrqErr = 14,
         /// A shared receive queue has fewer receives than its limit.
         SrqLimitReached = 15,
         /// A failed queue pair will take no more receives from its shared queue.
         QpLastWqeReached = 16,
-        /// The table of addresses changed.
-        GidChange = 18,
     }
 }
 
@@ -60,8 +55,6 @@ pub enum Element {
     Qp(Qp),
     /// A shared receive queue.
     Srq(Srq),
-    /// A port.
-    Port(u8),
     /// The whole device.
     Device,
 }
@@ -72,7 +65,6 @@ pub(crate) enum Subject {
     Cq(Arc<CqShared>),
     Qp(Arc<QpShared>),
     Srq(Arc<SrqShared>),
-    Port(u8),
     Device,
 }
 
@@ -112,7 +104,6 @@ impl AsyncRecord {
                 srq.owed.give();
                 Element::Srq(alive)
             }
-            Subject::Port(port) => Element::Port(port),
             Subject::Device => Element::Device,
         };
         Some(AsyncEvent {
@@ -161,7 +152,7 @@ impl Drop for AsyncEvent {
             Element::Cq(cq) => cq.ack_async_events(1),
             Element::Qp(qp) => qp.ack_async_events(1),
             Element::Srq(srq) => srq.ack_async_events(1),
-            Element::Port(_) | Element::Device => {}
+            Element::Device => {}
         }
     }
 }

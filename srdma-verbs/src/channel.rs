@@ -96,6 +96,10 @@ impl CompChannel {
 
 /// Gives a record to the program: from here on the queue waits for an acknowledgement. `None` if
 /// the completion queue is gone.
+#[allow(
+    clippy::needless_pass_by_value,
+    reason = "the queue hands its record over"
+)]
 fn accept(record: Arc<CqShared>) -> Option<CompEvent> {
     let cq = record.upgrade()?;
     record.owed.give();

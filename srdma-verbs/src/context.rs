@@ -144,8 +144,8 @@ impl Context {
             max_mr_size: crate::mr::MAX_MR_BYTES,
             max_qp: limits::MAX_QP,
             max_qp_wr: (limits::MAX_WQ_QUANTA - crate::driver::SQ_RESERVE) / 8,
-            max_sge: limits::MAX_SGE as u32,
-            max_inline: limits::MAX_INLINE as u32,
+            max_sge: count(limits::MAX_SGE),
+            max_inline: count(limits::MAX_INLINE),
             max_cq: limits::MAX_CQ,
             max_cqe: crate::cq::MAX_CQE,
             max_mr: limits::MAX_MR,
@@ -154,8 +154,8 @@ impl Context {
             max_ah: limits::MAX_AH,
             max_srq: limits::MAX_SRQ,
             max_srq_wr: limits::MAX_SRQ_QUANTA / 8 - 1,
-            max_mcast_grp: limits::MAX_MCAST as u32,
-            max_mcast_qp: limits::MAX_QP_PER_MCAST as u32,
+            max_mcast_grp: count(limits::MAX_MCAST),
+            max_mcast_qp: count(limits::MAX_QP_PER_MCAST),
             ports: 1,
             comp_vectors: self.inner.driver.comp_vectors(),
         }
@@ -165,16 +165,17 @@ impl Context {
     pub fn query_port(&self, port: u8) -> Result<PortAttr> {
         check_port(port).map_err(|reason| reason.of("query_port"))?;
         Ok(self.inner.driver.engine.with(|hca| {
-            let port = hca.port();
+            let (counters, port) = (hca.counters(), hca.port());
+            let short = |count: u64| u16::try_from(count).unwrap_or(u16::MAX);
             PortAttr {
                 state: port.link(),
                 max_mtu: Mtu::B4096,
                 active_mtu: port.mtu,
-                gid_tbl_len: limits::MAX_GIDS as u32,
-                pkey_tbl_len: PKEYS.len() as u32,
+                gid_tbl_len: count(limits::MAX_GIDS),
+                pkey_tbl_len: count(PKEYS.len()),
                 max_msg_size: 1 << 31,
-                bad_pkeys: port.bad_pkeys(),
-                bad_qkeys: port.bad_qkeys(),
+                bad_pkeys: short(counters.bad_pkey),
+                bad_qkeys: short(counters.bad_qkey),
             }
         }))
     }
@@ -183,7 +184,7 @@ impl Context {
     pub fn query_gid(&self, port: u8, index: u32) -> Result<Gid> {
         const VERB: &str = "query_gid";
         check_port(port).map_err(|reason| reason.of(VERB))?;
-        let limit = limits::MAX_GIDS as u32 - 1;
+        let limit = count(limits::MAX_GIDS) - 1;
         if index > limit {
             let limit = u64::from(limit);
             return Err(Reason::Range {
@@ -214,7 +215,7 @@ impl Context {
     /// What the device has counted so far.
     #[must_use]
     pub fn counters(&self) -> Counters {
-        self.inner.driver.engine.with(|hca| hca.counters().clone())
+        self.inner.driver.engine.with(|hca| hca.counters())
     }
 
     /// A protection domain.
@@ -228,7 +229,6 @@ impl Context {
     }
 
     /// Starts to describe a completion queue of at least `entries` entries.
-    #[must_use]
     pub fn create_cq(&self, entries: u32) -> CqBuilder<'_> {
         CqBuilder::new(self, entries)
     }
@@ -249,4 +249,9 @@ fn check_port(port: u8) -> core::result::Result<(), Reason> {
             limit: 1,
         })
     }
+}
+
+/// A limit as verbs report it.
+fn count(limit: usize) -> u32 {
+    u32::try_from(limit).unwrap_or(u32::MAX)
 }

@@ -11,10 +11,7 @@
 use crate::channel::CompChannel;
 use crate::context::{Context, ContextInner};
 use crate::driver::alloc::RingMem;
-use crate::driver::engine::Doorbell;
-use crate::driver::fifo::Owed;
 use crate::driver::ids::lock;
-use crate::driver::irq::CEQ_ENTRIES;
 use crate::driver::reap::Reaper;
 use crate::driver::shared::CqShared;
 use crate::error::{Arg, Reason, Result};
@@ -22,20 +19,11 @@ use crate::wc::{Completion, Wc};
 use core::fmt;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use core::time::Duration;
-use srdma_core::hw::CqpCmd;
-use srdma_core::hw::cqp::CqCmd;
-use srdma_core::hw::shadow::SHADOW_WORDS;
-use srdma_core::mem::HostFault;
-use srdma_core::num::{CeqId, CqId};
-use srdma_core::ring::depth::cq_slots;
-use srdma_core::ring::{CqConsumer, CqShadow};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use srdma_core::num::CqId;
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Entries that a completion queue can have. Each may take two slots. [E810 1.7]
 pub const MAX_CQE: u32 = srdma_core::limits::MAX_CQE / 2 - 2;
-
-/// Bytes of a slot.
-const SLOT: usize = 32;
 
 /// A completion queue.
 #[derive(Clone)]
@@ -44,26 +32,26 @@ pub struct Cq {
 }
 
 pub(crate) struct CqInner {
-    ctx: Arc<ContextInner>,
-    shared: Arc<CqShared>,
-    state: Mutex<CqState>,
-    shadow: RingMem,
-    users: AtomicUsize,
-    entries: AtomicU32,
-    comp_vector: u16,
-    live: AtomicBool,
+    pub(crate) ctx: Arc<ContextInner>,
+    pub(crate) shared: Arc<CqShared>,
+    pub(crate) state: Mutex<CqState>,
+    pub(crate) shadow: RingMem,
+    pub(crate) users: AtomicUsize,
+    pub(crate) entries: AtomicU32,
+    pub(crate) comp_vector: u16,
+    pub(crate) live: AtomicBool,
 }
 
 /// What the lock of a completion queue guards.
 pub(crate) struct CqState {
     pub(crate) reaper: Reaper,
-    arm: ArmState,
-    mem: RingMem,
+    pub(crate) arm: ArmState,
+    pub(crate) mem: RingMem,
 }
 
 /// Who arms when.                                                     [E810 3.10]
 #[derive(Debug, Default)]
-struct ArmState {
+pub(crate) struct ArmState {
     is_armed: bool,
     skip_arm: bool,
 }
@@ -113,65 +101,6 @@ impl Cq {
         Self { inner }
     }
 
-    fn create(
-        ctx: &Arc<ContextInner>,
-        entries: u32,
-        channel: Option<CompChannel>,
-        comp_vector: u16,
-    ) -> core::result::Result<Self, Reason> {
-        let driver = &ctx.driver;
-        let slots = slots_for(entries)?;
-        if comp_vector >= driver.comp_vectors() {
-            let limit = u64::from(driver.comp_vectors()).saturating_sub(1);
-            return Err(Reason::Range {
-                arg: Arg::CompVector,
-                limit,
-            });
-        }
-        let mem = RingMem::new(&driver.engine, slots as usize * SLOT)?;
-        let shadow = RingMem::new(&driver.engine, 8 * SHADOW_WORDS)?;
-        let ring = consumer(&mem, slots, &shadow)?;
-        let id = driver.ids.cq.take().ok_or(Reason::Exhausted)?;
-        let channel = channel.map(|channel| channel.inner);
-        let shared = Arc::new(CqShared {
-            id: CqId(id),
-            cookie: driver.cookie(),
-            channel,
-            ctx: Arc::downgrade(ctx),
-            owed: Owed::default(),
-            owed_async: Owed::default(),
-            me: OnceLock::new(),
-        });
-        let inner = Arc::new(CqInner {
-            ctx: Arc::clone(ctx),
-            shared,
-            state: Mutex::new(CqState {
-                reaper: Reaper::new(ring),
-                arm: ArmState::default(),
-                mem,
-            }),
-            shadow,
-            users: AtomicUsize::new(0),
-            entries: AtomicU32::new(entries),
-            comp_vector,
-            live: AtomicBool::new(false),
-        });
-        let cmd = inner.command(&lock(&inner.state).mem, slots);
-        driver.irq.add_cq(&inner.shared);
-        if let Err(reason) = driver.exec(&CqpCmd::CreateCq(cmd)) {
-            driver.irq.remove_cq(inner.shared.cookie);
-            driver.ids.cq.give(id);
-            return Err(reason);
-        }
-        let _ = inner.shared.me.set(Arc::downgrade(&inner));
-        if let Some(channel) = &inner.shared.channel {
-            channel.cqs.fetch_add(1, Ordering::AcqRel);
-            channel.fifo.reserve(2);
-        }
-        inner.live.store(true, Ordering::Release);
-        Ok(Self { inner })
-    }
-
     /// The number of the queue.
     #[must_use]
     pub fn id(&self) -> CqId {
@@ -196,7 +125,6 @@ impl Cq {
     /// }
     /// # Ok(()) }
     /// ```
-    #[must_use]
     pub fn poll(&self) -> Poll<'_> {
         Poll {
             state: lock(&self.inner.state),
@@ -225,6 +153,10 @@ impl Cq {
     pub fn arm(&self, solicited_only: bool) -> Result<()> {
         if !self.inner.live.load(Ordering::Acquire) {
             return Err(Reason::Destroyed.of("arm"));
+        }
+        if self.inner.shared.channel.is_none() {
+            // There is nobody to tell.
+            return Ok(());
         }
         let mut state = lock(&self.inner.state);
         let ring = match (state.arm.is_armed, solicited_only) {
@@ -339,87 +271,6 @@ impl Cq {
     }
 }
 
-impl CqInner {
-    fn command(&self, mem: &RingMem, slots: u32) -> CqCmd {
-        // Without a channel nobody wants to hear of completions.
-        let ceq = self
-            .shared
-            .channel
-            .as_ref()
-            .map(|_| CeqId(self.comp_vector));
-        CqCmd {
-            id: self.shared.id,
-            ceq,
-            cookie: self.shared.cookie,
-            size: slots,
-            threshold: (slots / 2).min(0x3_ffff),
-            addr: mem.addr(0),
-            shadow_addr: self.shadow.addr(0),
-            check_overflow: true,
-            wide: false,
-        }
-    }
-
-    /// Makes the device see an arm before this returns: a completion that comes later raises the
-    /// event, one that came earlier is there for the next poll.
-    fn ring_arm(&self) {
-        let engine = &self.ctx.driver.engine;
-        engine.ring(Doorbell::Cq(self.shared.id));
-        if !engine.drive() {
-            engine.with(|_| ());
-        }
-        engine.hand_over();
-    }
-
-    fn resize(&self, entries: u32) -> core::result::Result<(), Reason> {
-        if !self.live.load(Ordering::Acquire) {
-            return Err(Reason::Destroyed);
-        }
-        let slots = slots_for(entries)?;
-        let driver = &self.ctx.driver;
-        let mem = RingMem::new(&driver.engine, slots as usize * SLOT)?;
-        let words = mem.words(0, slots as usize * SLOT)?;
-        let mut state = lock(&self.state);
-        driver.exec(&CqpCmd::ModifyCq(self.command(&mem, slots)))?;
-        state
-            .reaper
-            .ring
-            .resize(words, slots)
-            .map_err(|_| HostFault::OutOfRange)?;
-        // Old buffers are kept alive by the reading end until they are read.
-        state.mem = mem;
-        self.entries.store(entries, Ordering::Release);
-        Ok(())
-    }
-
-    fn end(&self) -> core::result::Result<(), Reason> {
-        if !self.live.swap(false, Ordering::AcqRel) {
-            return Err(Reason::Destroyed);
-        }
-        let driver = &self.ctx.driver;
-        if let Err(reason) = driver.exec(&CqpCmd::DestroyCq(self.shared.id)) {
-            self.live.store(true, Ordering::Release);
-            return Err(reason);
-        }
-        driver.irq.remove_cq(self.shared.cookie);
-        let cookie = self.shared.cookie;
-        if let Some(channel) = &self.shared.channel {
-            channel.fifo.purge(|record| record.cookie == cookie);
-            channel.cqs.fetch_sub(1, Ordering::AcqRel);
-        }
-        self.ctx.events.purge(|record| record.is_about_cq(cookie));
-        driver.ids.cq.give(self.shared.id.value());
-        Ok(())
-    }
-}
-
-impl Drop for CqInner {
-    fn drop(&mut self) {
-        // Already destroyed, or refused by a device that is gone: nothing is left to do.
-        let _ = self.end();
-    }
-}
-
 impl fmt::Debug for CqInner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Cq({})", self.shared.id)
@@ -478,32 +329,3 @@ impl fmt::Debug for Poll<'_> {
         write!(f, "Poll({:?})", self.cq)
     }
 }
-
-fn slots_for(entries: u32) -> core::result::Result<u32, Reason> {
-    let range = Reason::Range {
-        arg: Arg::Cqe,
-        limit: u64::from(MAX_CQE),
-    };
-    if entries == 0 || entries > MAX_CQE {
-        return Err(range);
-    }
-    cq_slots(entries, false).ok_or(range)
-}
-
-fn consumer(
-    mem: &RingMem,
-    slots: u32,
-    shadow: &RingMem,
-) -> core::result::Result<CqConsumer, Reason> {
-    let words = mem.words(0, slots as usize * SLOT)?;
-    let shadow = shadow.words(0, 8 * SHADOW_WORDS)?;
-    let ring =
-        CqShadow::new(shadow).and_then(|shadow| CqConsumer::new(words, slots, false, shadow));
-    // Sizes were chosen above; a fault would be one of memory.
-    ring.map_err(|_| Reason::Host(HostFault::OutOfRange))
-}
-
-const _: () = assert!(
-    CEQ_ENTRIES as usize >= 2,
-    "a completion event queue has room"
-);

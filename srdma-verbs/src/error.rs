@@ -16,6 +16,10 @@ use srdma_net::NetError;
 
 /// A verbs call that failed. Nothing was changed, unless the reason says otherwise.
 #[derive(Debug)]
+#[allow(
+    clippy::error_impl_error,
+    reason = "the one error of this crate, as programs name it: verbs::Error"
+)]
 pub struct Error {
     verb: &'static str,
     reason: Reason,

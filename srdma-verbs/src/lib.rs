@@ -64,8 +64,8 @@
 //! |---|---|
 //! | `device`, `context` | finding, opening, querying |
 //! | `buffer`, `mr`, `mw`, `pd`, `ah`, `path` | memory, windows, domains, addresses |
-//! | `cq`, `channel`, `wc`, `async_event` | completions and events |
-//! | `qp_build`, `qp`, `qp_attr`, `endpoint`, `srq` | queue pairs |
+//! | `cq`, `cq_life`, `channel`, `wc`, `async_event` | completions and events |
+//! | `qp_build`, `qp`, `qp_modify`, `qp_attr`, `endpoint`, `srq` | queue pairs |
 //! | `post`, `wr`, `post_recv` | posting |
 //! | `driver` | rings, numbers, control commands, event queues |
 
@@ -77,6 +77,7 @@ mod buffer;
 mod channel;
 mod context;
 mod cq;
+mod cq_life;
 mod device;
 #[allow(
     unsafe_code,
@@ -94,6 +95,7 @@ mod post_recv;
 mod qp;
 mod qp_attr;
 mod qp_build;
+mod qp_modify;
 mod srq;
 mod wc;
 mod wr;

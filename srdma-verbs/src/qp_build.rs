@@ -14,8 +14,9 @@ use crate::error::{Arg, Reason, Result};
 use crate::pd::Pd;
 use crate::post::SqEnd;
 use crate::post_recv::RecvBatch;
-use crate::qp::{Layout, Qp, QpCaps, QpInner, RqEnd, path_to, rings};
+use crate::qp::{Layout, Qp, QpCaps, QpInner, RqEnd};
 use crate::qp_attr::QpAttr;
+use crate::qp_modify::{path_to, rings};
 use crate::srq::Srq;
 use core::fmt;
 use core::sync::atomic::AtomicBool;
@@ -344,21 +345,28 @@ impl fmt::Debug for PreparedQp {
     }
 }
 
+/// Largest number of scatter/gather entries.
+#[allow(clippy::cast_possible_truncation, reason = "13")]
+const SGES: u32 = MAX_SGE as u32;
+/// Largest number of inline bytes.
+#[allow(clippy::cast_possible_truncation, reason = "101")]
+const INLINE: u32 = MAX_INLINE as u32;
+
 /// Sizes of both queues for what was asked, and what they come to.     [E810 1.2, 1.7]
 fn size(asked: QpCaps, srq: bool) -> core::result::Result<(QpCaps, Layout), Reason> {
     let range = |arg, limit: u32| Reason::Range {
         arg,
         limit: u64::from(limit),
     };
-    let sges = MAX_SGE as u32;
+    let sges = SGES;
     if asked.max_send_sge > sges {
         return Err(range(Arg::SendSge, sges));
     }
     if asked.max_recv_sge > sges && !srq {
         return Err(range(Arg::RecvSge, sges));
     }
-    if asked.max_inline > MAX_INLINE as u32 {
-        return Err(range(Arg::Inline, MAX_INLINE as u32));
+    if asked.max_inline > INLINE {
+        return Err(range(Arg::Inline, INLINE));
     }
     let sq_shift = depth::sq_shift(asked.max_send_sge, asked.max_inline);
     let sends = (MAX_WQ_QUANTA - depth::SQ_DEPTH_RESERVE) >> sq_shift;

@@ -74,11 +74,6 @@ impl IdPool {
         }
     }
 
-    /// Takes exactly `id`; false if it is in use or not in the range.
-    pub(crate) fn take_exactly(&self, id: u32) -> bool {
-        (self.first..=self.last).contains(&id) && lock(&self.state).used.insert(id)
-    }
-
     /// Gives a number back.
     pub(crate) fn give(&self, id: u32) {
         lock(&self.state).used.remove(&id);
@@ -106,6 +101,5 @@ mod tests {
             pool.give(id);
         }
         assert_eq!(pool.take(), Some(0));
-        assert!(!pool.take_exactly(0) && pool.take_exactly(1) && !pool.take_exactly(100));
     }
 }

@@ -94,7 +94,7 @@ impl Irq {
     }
 
     /// Tells every context of the device.
-    pub(crate) fn broadcast(&self, kind: AsyncKind, subject: &Subject) {
+    fn broadcast(&self, kind: AsyncKind, subject: &Subject) {
         let contexts: Vec<_> = lock(&self.contexts)
             .iter()
             .filter_map(Weak::upgrade)
@@ -182,6 +182,10 @@ impl Driver {
             }
             return;
         }
+        if event.code == AeCode::ADAPTER_CATASTROPHIC {
+            self.irq.broadcast(AsyncKind::DeviceFatal, &Subject::Device);
+            return;
+        }
         let qpn = qpn_of(event.context).value();
         let Some(qp) = lock(&self.irq.qps).get(&qpn).map(Arc::clone) else {
             return;
@@ -222,6 +226,7 @@ fn qp_event(code: AeCode, source: AeSource) -> Option<AsyncKind> {
     match code {
         AeCode::QP_SUSPEND_COMPLETE => return Some(AsyncKind::SqDrained),
         AeCode::LLP_CONNECTION_ESTABLISHED => return Some(AsyncKind::CommEst),
+        AeCode::LAST_WQE_REACHED => return Some(AsyncKind::QpLastWqeReached),
         AeCode::LLP_DOUBT_REACHABILITY
         | AeCode::RESOURCE_EXHAUSTION
         | AeCode::RESET_NOT_SENT

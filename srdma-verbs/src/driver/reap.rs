@@ -261,6 +261,7 @@ fn flush_status(code: FlushCode) -> WcStatus {
         FlushCode::MW_BIND => WcStatus::MwBindErr,
         FlushCode::REM_INV_REQ => WcStatus::RemInvReqErr,
         FlushCode::RNR_RETRY_EXC => WcStatus::RnrRetryExcErr,
+        FlushCode::BAD_RESP => WcStatus::BadRespErr,
         FlushCode::INVALID | FlushCode::FATAL => WcStatus::FatalErr,
         _ => WcStatus::GeneralErr,
     }

@@ -2,6 +2,19 @@
 //!
 //! What this does *not* do: simulate bad networks (the package `srdma-tests` does).
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::cast_possible_truncation,
+    clippy::assertions_on_result_states,
+    clippy::tests_outside_test_module,
+    unreachable_pub,
+    missing_docs,
+    missing_debug_implementations,
+    reason = "a test: failing is what it does, and nobody else uses its helpers"
+)]
+
 mod common;
 mod errors;
 mod events;

@@ -287,6 +287,8 @@ fn error_codes_become_statuses() {
         (9, WcStatus::MwBindErr),
         (10, WcStatus::RemInvReqErr),
         (11, WcStatus::RnrRetryExcErr),
+        (12, WcStatus::BadRespErr),
+        (99, WcStatus::GeneralErr),
     ];
     for (minor, expected) in flushes {
         assert_eq!(status(1, minor, true), expected, "minor {minor}");
