@@ -25,6 +25,7 @@ pub mod engine;
 pub mod error;
 pub mod fault;
 pub mod irq;
+mod mtu;
 pub mod offload;
 pub mod rx;
 pub mod selftest;

@@ -68,6 +68,7 @@ pub(super) fn open(config: EngineConfig) -> Result<(Link, Hca), NetError> {
             for ip in &config.addrs {
                 sockets.push(RoceSocket::open(*ip, &settings)?);
             }
+            hca.max_mtu = hca.max_mtu.min(crate::mtu::of_addresses(&config.addrs));
             let granted = sockets.iter().map(|socket| socket.buffers().rx).min();
             // Half of it: other peers' packets and acknowledgements share the buffer.
             hca.read_budget = granted.map_or(hca.read_budget, |bytes| bytes / 2);

@@ -48,6 +48,32 @@ pub(crate) fn get_int(
     Ok(value)
 }
 
+/// What `ioctl` exchanges about an interface: `struct ifreq` with an `int` in it.
+#[repr(C)]
+struct InterfaceRequest {
+    name: [u8; libc::IFNAMSIZ],
+    value: libc::c_int,
+    rest: [u8; 20],
+}
+
+const _: () = assert!(size_of::<InterfaceRequest>() >= size_of::<libc::ifreq>());
+
+/// The MTU of the interface `name`, in bytes of an IP packet.
+pub(crate) fn interface_mtu(fd: BorrowedFd<'_>, name: &str) -> io::Result<libc::c_int> {
+    let mut request = InterfaceRequest {
+        name: [0; libc::IFNAMSIZ],
+        value: 0,
+        rest: [0; 20],
+    };
+    // The last byte stays zero: the kernel wants a string.
+    let room = request.name.iter_mut().take(libc::IFNAMSIZ - 1);
+    room.zip(name.bytes()).for_each(|(to, from)| *to = from);
+    // SAFETY: why needed: `ioctl` takes a pointer. Why sound: the kernel reads and writes one
+    // `ifreq`, and the struct is at least as large (asserted above), ours, and outlives the call.
+    syscall!(unsafe { libc::ioctl(fd.as_raw_fd(), libc::SIOCGIFMTU, &raw mut request) })?;
+    Ok(request.value)
+}
+
 /// Makes a socket drop all that it receives: for sockets that only send.
 pub(crate) fn drop_everything(fd: BorrowedFd<'_>) -> io::Result<()> {
     // "return 0": keep no byte of the packet.
