@@ -2,6 +2,7 @@
 //!
 //! Errors of the layers below are passed on as they are: they say what to do themselves.
 
+use srdma_verbs::WcStatus;
 use std::io;
 use std::time::Duration;
 
@@ -15,10 +16,10 @@ pub(crate) enum CliError {
     #[error(transparent)]
     Verbs(#[from] srdma_verbs::Error),
     /// A work request failed.
-    #[error("a work request failed: {status} (vendor code {vendor:#x})")]
+    #[error("a work request failed: {status} (vendor code {vendor:#x}){}", hint(*.status))]
     Completion {
         /// The status.
-        status: String,
+        status: WcStatus,
         /// The device's own code.
         vendor: u32,
     },
@@ -125,6 +126,17 @@ impl CliError {
     pub(crate) fn garbled(role: &'static str, line: &str) -> Self {
         let line = line.chars().take(120).collect();
         Self::Garbled { role, line }
+    }
+}
+
+/// What may lie behind a failed work request.
+const fn hint(status: WcStatus) -> &'static str {
+    match status {
+        WcStatus::RetryExcErr => {
+            "; the peer is gone, or the network drops UDP port 4791, or carries only smaller \
+             packets (try --mtu 1024)"
+        }
+        _ => "",
     }
 }
 

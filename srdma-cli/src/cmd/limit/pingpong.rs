@@ -106,7 +106,7 @@ fn wait(socket: &BareSocket, start: Instant, number: [u8; 8]) -> Result<bool> {
                 if looks.is_multiple_of(64) && start.elapsed() > SILENCE {
                     return Ok(false);
                 }
-                relax();
+                relax(looks);
             }
         }
     }
@@ -120,18 +120,23 @@ pub(super) fn answer(spec: &Spec) -> Result<()> {
         rx_buffer: socket.rx_buffer(),
     })?;
     let mut bytes = [0; PACKET];
+    let mut looks = 0u32;
     loop {
         let got = socket
             .receive(&mut bytes)
             .map_err(CliError::io("receive from the asking process"))?;
         match got {
             Some((len, from)) => {
+                looks = 0;
                 let bytes = bytes.get(..len).unwrap_or_default();
                 socket
                     .send(bytes, from)
                     .map_err(CliError::io("send to the asking process"))?;
             }
-            None => relax(),
+            None => {
+                looks = looks.wrapping_add(1);
+                relax(looks);
+            }
         }
     }
 }

@@ -179,10 +179,7 @@ impl Live {
         for wc in done.iter().take(got) {
             if !wc.is_ok() {
                 let (status, vendor) = (wc.status(), wc.vendor_err());
-                return Err(CliError::Completion {
-                    status: status.to_string(),
-                    vendor,
-                });
+                return Err(CliError::Completion { status, vendor });
             }
         }
         Ok(got)
@@ -201,7 +198,7 @@ impl Live {
             }
             None => {
                 self.idle += 1;
-                relax();
+                relax(self.idle);
             }
         }
         Ok(())

@@ -127,11 +127,11 @@ impl Row {
             Mode::Bw => ("bandwidth", ["", "", ""]),
             Mode::Rate => ("message rate", ["", "", ""]),
         };
-        let [a, b, c] = columns;
-        format!(
-            "{what:14} {:>8} {:8} {a:>12} {b:>10} {c:>10} {:>12} {:>6}",
-            "size", "", "bare UDP", "ratio"
-        )
+        let (limit, ratio) = match self.limit {
+            Some(_) => ("bare UDP", "ratio"),
+            None => ("", ""),
+        };
+        line([what, "size", ""], columns, [limit, ratio])
     }
 
     /// For people, under [`Self::heading`].
@@ -143,23 +143,30 @@ impl Row {
             (Op::Atomic, Mode::Lat) => "CAS",
             (Op::Atomic, _) => "FETCH-ADD",
         };
-        let [a, b, c] = columns(self.mode, &self.figures);
         let limit = self.limit.map_or_else(String::new, |limit| {
             let [first, ..] = columns(self.mode, &limit);
             first
         });
-        let ratio = self
-            .ratio
-            .map_or_else(String::new, |ratio| format!("{ratio:.2}"));
+        let ratio = self.ratio.map(|ratio| format!("{ratio:.2}"));
         let how = if self.events { "events" } else { "polling" };
         let size = units::size(self.size);
-        format!("{name:14} {size:>8} {how:8} {a:>12} {b:>10} {c:>10} {limit:>12} {ratio:>6}")
+        let figures = columns(self.mode, &self.figures);
+        let figures = figures.each_ref().map(String::as_str);
+        let limit = [&limit, ratio.as_deref().unwrap_or_default()];
+        line([name, &size, how], figures, limit)
     }
 
     /// True if `other` stands under another heading.
     pub(super) fn differs(&self, other: &Self) -> bool {
         self.mode != other.mode
     }
+}
+
+/// The columns of the table, without blanks at the end.
+fn line(name: [&str; 3], figures: [&str; 3], limit: [&str; 2]) -> String {
+    let ([name, size, how], [a, b, c], [limit, ratio]) = (name, figures, limit);
+    let text = format!("{name:14} {size:>8} {how:8} {a:>12} {b:>9} {c:>9} {limit:>12} {ratio:>6}");
+    text.trim_end().to_owned()
 }
 
 fn columns(mode: Mode, figures: &Figures) -> [String; 3] {

@@ -52,13 +52,28 @@ pub(super) fn local(args: &TableArgs) -> Result<()> {
         sockets: args.device.sockets,
     });
     if !args.json {
-        let (local, remote) = (args.local, args.remote);
-        out::line(format_args!(
-            "srdma from {local} to {remote}, two processes"
-        ));
+        out::line(heading(args));
     }
     let cases = cases(Duration::from_secs_f64(args.duration), args.mtu);
-    print(&mut client, &cases, Some(limits), args.json)
+    print(&mut client, &cases, Some(limits), args.json)?;
+    if !args.json {
+        out::line(LEGEND);
+    }
+    Ok(())
+}
+
+/// What the last two columns say.
+const LEGEND: &str = "
+bare UDP: sockets alone, in the same run (`perf limit`). ratio: srdma / bare UDP; of bandwidth and
+rate more is better, of round trips (p50) less.";
+
+/// Where the figures come from.
+fn heading(args: &TableArgs) -> String {
+    let (local, remote) = (args.local, args.remote);
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let kernel = kernel.trim();
+    format!("srdma from {local} to {remote}, two processes; {cpus} CPUs, Linux {kernel}")
 }
 
 /// `perf client`: one measurement, or the table, against a server somewhere else.
