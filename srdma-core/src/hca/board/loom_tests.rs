@@ -112,7 +112,7 @@ fn rings_of_the_same_queue_while_it_is_taken() {
     });
 }
 
-/// A thread that rings and then drives finds its own post, even if another ring of the same queue is
+/// A thread that rings and then drives finds its own post, even if another ring of the queue is
 /// half done.
 #[test]
 fn a_driver_finds_its_own_post() {
