@@ -7,8 +7,9 @@
 //!
 //! Which vector serves a queue is said when the queue is created; queues may share one.
 //!
-//! A CEQ has room for every CQ on it, because a CQ has at most one CEQE that was not acknowledged;
-//! entries of CQs that are gone count until the driver has passed them. The AEQ is refilled by
+//! A CEQ has room for every CQ on it, because a CQ has at most one CEQE that was not taken; entries
+//! of CQs that are gone count until the driver has passed them. The driver takes entries in order:
+//! CQ_ACK of one says so of all before it, and enabling the vector of all before it fired. The AEQ is refilled by
 //! count: what finds no room waits here, and what finds no room here either is lost, which the next
 //! entry says.
 //!
@@ -60,23 +61,29 @@ struct Ceq {
     vector: MsixVector,
     /// CQs that may write here, the CCQ included.
     cqs: u32,
-    /// Entries whose CQ is there and has not acknowledged them.
-    unacked: u32,
-    /// Entries written so far, and when the vector fired last.
+    /// Entries written so far, how many of them the driver took, and how many there were when the
+    /// vector fired last.
     written: u64,
+    taken: u64,
     written_at_fire: u64,
-    /// Entries of CQs that are gone, which the driver may not have passed.
+    /// Entries of CQs that are gone, not taken yet.
     stale: VecDeque<u64>,
 }
 
 impl Ceq {
-    /// The driver has passed the entry at `position`, and so every stale one up to there.
-    fn pass(&mut self, position: u64) {
-        let before = self.stale.len();
-        self.stale.retain(|stale| *stale > position);
-        let passed = before - self.stale.len();
+    /// The driver took the first `taken` entries.
+    fn take(&mut self, taken: u64) {
+        let more = taken.min(self.written).saturating_sub(self.taken);
+        self.taken += more;
         self.producer
-            .release(u32::try_from(passed).unwrap_or(u32::MAX));
+            .release(u32::try_from(more).unwrap_or(u32::MAX));
+        while self
+            .stale
+            .front()
+            .is_some_and(|position| *position < self.taken)
+        {
+            self.stale.pop_front();
+        }
     }
 }
 
@@ -173,8 +180,8 @@ impl Events {
             size,
             vector,
             cqs,
-            unacked: 0,
             written: 0,
+            taken: 0,
             written_at_fire: 0,
             stale: VecDeque::new(),
         });
@@ -206,13 +213,21 @@ impl Events {
         Ok(())
     }
 
-    /// A CQ is gone. `unacked`: its CEQE that was not acknowledged; it takes room until passed.
-    pub fn detach_cq(&mut self, id: CeqId, unacked: Option<u64>) {
+    /// A CQ is gone. `untaken`: its CEQE that the driver has not taken, which keeps its room.
+    pub fn detach_cq(&mut self, id: CeqId, untaken: Option<u64>) {
         let Some(ceq) = self.ceq_mut(id) else { return };
         ceq.cqs = ceq.cqs.saturating_sub(1);
-        if let Some(position) = unacked {
-            ceq.unacked = ceq.unacked.saturating_sub(1);
-            ceq.stale.push_back(position);
+        if let Some(position) = untaken {
+            let place = ceq.stale.partition_point(|other| *other < position);
+            ceq.stale.insert(place, position);
+        }
+    }
+
+    /// The CCQ is gone; the entry kept for it stays kept.
+    pub fn retire_ccq(&mut self, untaken: Option<u64>) {
+        self.detach_cq(CeqId(0), untaken);
+        if let Some(ceq) = self.ceq_mut(CeqId(0)) {
+            ceq.cqs += 1;
         }
     }
 
@@ -223,26 +238,23 @@ impl Events {
         ceq.producer.try_push(Ceqe { cookie }).ok()?;
         let position = ceq.written;
         ceq.written += 1;
-        ceq.unacked += 1;
         self.stats.ceqes += 1;
         self.irq.mark(ceq.vector);
         Some(position)
     }
 
-    /// The CCQ is gone; the entry kept for it stays kept.
-    pub fn retire_ccq(&mut self, unacked: Option<u64>) {
-        self.detach_cq(CeqId(0), unacked);
-        if let Some(ceq) = self.ceq_mut(CeqId(0)) {
-            ceq.cqs += 1;
+    /// The driver took the CEQE at `position`, and so everything before it.
+    pub fn ack_ce(&mut self, id: CeqId, position: u64) {
+        if let Some(ceq) = self.ceq_mut(id) {
+            ceq.take(position.saturating_add(1));
         }
     }
 
-    /// The driver took the CEQE at `position`, and so everything before it.
-    pub fn ack_ce(&mut self, id: CeqId, position: u64) {
-        let Some(ceq) = self.ceq_mut(id) else { return };
-        ceq.unacked = ceq.unacked.saturating_sub(1);
-        ceq.producer.release(1);
-        ceq.pass(position);
+    /// How many entries of a CEQ the driver took: those at smaller positions.
+    #[must_use]
+    pub fn taken(&self, id: CeqId) -> u64 {
+        let ceq = self.ceqs.get(usize::from(id.0)).and_then(Option::as_ref);
+        ceq.map_or(u64::MAX, |ceq| ceq.taken)
     }
 
     fn ceq_mut(&mut self, id: CeqId) -> Option<&mut Ceq> {
@@ -346,6 +358,7 @@ impl Events {
     }
 
     /// The driver drained the queues of a vector: it may fire again, at once if entries are left.
+    /// What was there when it fired last has been taken.
     pub fn enable_vector(&mut self, vector: MsixVector) {
         let mut has_work = self
             .aeq
@@ -357,10 +370,8 @@ impl Events {
             .flatten()
             .filter(|ceq| ceq.vector == vector)
         {
-            has_work |= ceq.unacked > 0;
-            if let Some(last) = ceq.written_at_fire.checked_sub(1) {
-                ceq.pass(last);
-            }
+            ceq.take(ceq.written_at_fire);
+            has_work |= ceq.taken < ceq.written;
         }
         self.irq.enable(vector, has_work);
     }

@@ -8,7 +8,7 @@
 //! any                      event       event                event
 //!
 //! arm      a new sequence in the shadow; strength only grows until the event
-//! event    at most one CEQE unacknowledged per CQ; a second waits for CQ_ACK
+//! event    one for each arm; it may be held back (see `notify.rs`), and nothing is forgotten
 //! ```
 //!
 //! The doorbell of an arm is a hint. What counts is the arm word in memory, and the device looks at
@@ -77,19 +77,13 @@ pub(crate) struct ArmState {
     armed: Armed,
     /// Completions published since the last look.
     fresh: Kind,
-    /// A CEQE was written and not acknowledged.
-    unacked: bool,
-    /// A completion met the arm; the event waits for an acknowledgement or for moderation.
+    /// A completion met the arm, and the event was not taken.
     held: bool,
 }
 
 impl ArmState {
     pub(crate) const fn armed(&self) -> Armed {
         self.armed
-    }
-
-    pub(crate) const fn is_unacked(&self) -> bool {
-        self.unacked
     }
 
     pub(crate) const fn is_held(&self) -> bool {
@@ -139,24 +133,16 @@ impl ArmState {
         fresh
     }
 
-    /// Takes the event that is due: true exactly once per arm, and not while one is unacknowledged.
-    // rule: e810-21
+    /// Takes the event that is held: at most one for each arm.
     pub(crate) fn fire(&mut self) -> bool {
-        if !self.held || self.unacked {
+        if !self.held {
             return false;
         }
         *self = Self {
             seq: self.seq,
-            unacked: true,
             ..Self::default()
         };
         true
-    }
-
-    /// The driver took the CEQE. An event that is held may fire now.
-    // rule: e810-29
-    pub(crate) const fn acked(&mut self) {
-        self.unacked = false;
     }
 }
 

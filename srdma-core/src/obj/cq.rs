@@ -17,17 +17,17 @@
 //! What this does *not* do: decide when a WQE is complete (the QPs do).
 
 use super::arm::{ArmModel, Armed, Kind};
-use super::notify::{Moderation, Notifier};
-use super::table::{Slot, Table, TableFault};
+use super::notify::Notifier;
 use crate::hca::events::Events;
 use crate::hw::CqeInfo;
-use crate::hw::cqp::CqpCompletion;
-use crate::limits::MAX_CQ;
 use crate::mem::HostWords;
 use crate::num::{CeqId, CqId};
 use crate::ring::{CqProducer, RingFault};
-use crate::sync::{Ordering, fence};
 use crate::time::Instant;
+
+mod table;
+
+pub use table::CqTable;
 
 /// The CQ of the control queue.                                         [E810 1.7]
 pub const CCQ: CqId = CqId(0);
@@ -52,9 +52,16 @@ pub struct Cq {
     written: u64,
     solicited: u64,
     covered: u64,
-    /// In `CqTable::owing`, in `CqTable::timed`.
+    /// In which lists of the table it is.
+    listed: Listed,
+}
+
+/// Whom somebody must come back to; see [`CqTable`].
+#[derive(Clone, Copy, Debug, Default)]
+struct Listed {
     owing: bool,
     timed: bool,
+    gated: bool,
 }
 
 /// What a CQ is created with.
@@ -89,8 +96,7 @@ impl Cq {
             written: 0,
             solicited: 0,
             covered: 0,
-            owing: false,
-            timed: false,
+            listed: Listed::default(),
         }
     }
 
@@ -167,313 +173,6 @@ impl Cq {
             _ if self.written - self.solicited < visible => Kind::Solicited,
             _ => Kind::Plain,
         }
-    }
-}
-
-/// The control queue's completion side.
-#[derive(Debug)]
-struct Ccq {
-    producer: CqProducer,
-    notify: Notifier,
-}
-
-/// All completion queues of the device.
-#[derive(Debug)]
-pub struct CqTable {
-    table: Table<Cq>,
-    ccq: Option<Ccq>,
-    model: ArmModel,
-    /// CQs whose arm word is looked at when the pass closes; each is here at most once.
-    owing: Vec<Slot>,
-    /// CQs with an event that moderation holds back; each is here at most once.
-    timed: Vec<Slot>,
-    cqes: u64,
-    overruns: u64,
-}
-
-impl CqTable {
-    /// Without CQs.
-    #[must_use]
-    pub const fn new(model: ArmModel) -> Self {
-        Self {
-            table: Table::new(MAX_CQ),
-            ccq: None,
-            model,
-            owing: Vec::new(),
-            timed: Vec::new(),
-            cqes: 0,
-            overruns: 0,
-        }
-    }
-
-    /// The slot of a CQ; the CCQ has none.
-    #[must_use]
-    pub fn slot(&self, id: CqId) -> Option<Slot> {
-        self.table.find(id.0)
-    }
-
-    /// The CQ of a slot.
-    #[must_use]
-    pub fn get(&self, slot: Slot) -> Option<&Cq> {
-        self.table.get(slot)
-    }
-
-    /// The CQ of a slot, to change it.
-    pub fn get_mut(&mut self, slot: Slot) -> Option<&mut Cq> {
-        self.table.get_mut(slot)
-    }
-
-    /// Completions written, and CQs that overran.
-    #[must_use]
-    pub const fn stats(&self) -> (u64, u64) {
-        (self.cqes, self.overruns)
-    }
-
-    // ---- life --------------------------------------------------------------------------
-
-    /// Enters a CQ. The caller has attached it to its CEQ.
-    pub fn insert(&mut self, cq: Cq) -> Result<Slot, TableFault> {
-        let slot = self.table.insert(cq.id.0, cq)?;
-        // So that the data path never allocates: each CQ can be in both lists.
-        let count = self.table.len();
-        self.owing.reserve(count.saturating_sub(self.owing.len()));
-        self.timed.reserve(count.saturating_sub(self.timed.len()));
-        Ok(slot)
-    }
-
-    /// Takes a CQ without users out, and off its CEQ. From here on no CEQE names it.
-    // rule: e810-22
-    pub fn remove(&mut self, events: &mut Events, slot: Slot) -> Option<Cq> {
-        let number = self.table.number_of(slot)?;
-        let cq = self.table.remove(number)?;
-        self.owing.retain(|other| *other != slot);
-        self.timed.retain(|other| *other != slot);
-        if let Some(ceq) = cq.notify.ceq() {
-            events.detach_cq(ceq, cq.notify.unacked());
-        }
-        Some(cq)
-    }
-
-    /// One more work queue completes here; false if there is no such CQ.
-    pub fn add_user(&mut self, slot: Slot) -> bool {
-        let Some(cq) = self.table.get_mut(slot) else {
-            return false;
-        };
-        cq.users = cq.users.saturating_add(1);
-        true
-    }
-
-    /// A work queue completes here no longer.
-    pub fn remove_user(&mut self, slot: Slot) {
-        if let Some(cq) = self.table.get_mut(slot) {
-            assert!(
-                cq.users > 0,
-                "a completion queue loses no more users than it had"
-            );
-            cq.users -= 1;
-        }
-    }
-
-    /// Sets how long events may be put off; false if there is no such CQ.
-    pub fn moderate(&mut self, id: CqId, moderation: Moderation) -> bool {
-        let Some(cq) = self.table.by_number_mut(id.0) else {
-            return false;
-        };
-        cq.notify.moderate(moderation);
-        true
-    }
-
-    // ---- completions -------------------------------------------------------------------
-
-    /// Publishes one completion, basic or extended, and raises the event if the CQ is armed for it.
-    ///
-    /// On `Overrun` the completion is lost; the first one raises AE 0x0203. The caller moves its QP
-    /// to error.
-    pub fn post(
-        &mut self,
-        events: &mut Events,
-        slot: Slot,
-        cqe: &CqeInfo,
-        now: Instant,
-    ) -> Result<(), Overrun> {
-        let cq = self.table.get_mut(slot).ok_or(Overrun)?;
-        if cq.error {
-            return Err(Overrun);
-        }
-        if !cq.publish(cqe) {
-            // rule: e810-25
-            // rule: roce-140
-            cq.error = true;
-            self.overruns += 1;
-            events.raise_cq_error(cq.id, cq.notify.cookie());
-            return Err(Overrun);
-        }
-        self.cqes += 1;
-        let kind = if cqe.solicited || cqe.error.is_some() {
-            Kind::Solicited
-        } else {
-            Kind::Plain
-        };
-        if kind == Kind::Solicited {
-            cq.solicited = cq.written;
-        }
-        cq.notify.published(events, kind, now);
-        self.follow(slot);
-        Ok(())
-    }
-
-    /// Closes a pass: before interrupts are polled.
-    // rule: e810-26
-    pub fn settle(&mut self, events: &mut Events, now: Instant) {
-        let ccq_owes = self.ccq.as_ref().is_some_and(|ccq| ccq.notify.owes_look());
-        if self.owing.is_empty() && !ccq_owes {
-            return;
-        }
-        fence(Ordering::SeqCst);
-        self.look_ccq(events, now);
-        while let Some(slot) = self.owing.pop() {
-            let Some(cq) = self.table.get_mut(slot) else {
-                continue;
-            };
-            cq.owing = false;
-            cq.look(events, self.model, now);
-            self.follow(slot);
-        }
-    }
-
-    /// Keeps the lists of CQs that somebody must come back to.
-    fn follow(&mut self, slot: Slot) {
-        let Some(cq) = self.table.get_mut(slot) else {
-            return;
-        };
-        if cq.notify.take_event() {
-            cq.covered = cq.written;
-        }
-        if cq.notify.owes_look() && !cq.owing {
-            cq.owing = true;
-            self.owing.push(slot);
-        }
-        if cq.notify.due().is_some() && !cq.timed {
-            cq.timed = true;
-            self.timed.push(slot);
-        }
-    }
-
-    // ---- doorbells ---------------------------------------------------------------------
-
-    /// The doorbell of an arm: a hint to look at the arm word. True if the model reports missed
-    /// completions and the ring holds some.
-    pub fn arm(&mut self, events: &mut Events, id: CqId, now: Instant) -> bool {
-        fence(Ordering::SeqCst);
-        if id == CCQ {
-            self.look_ccq(events, now);
-            return false;
-        }
-        let Some(slot) = self.slot(id) else {
-            return false;
-        };
-        let Some(cq) = self.table.get_mut(slot) else {
-            return false;
-        };
-        cq.look(events, self.model, now);
-        let missed = self.model == ArmModel::Report && cq.producer.unread() > 0;
-        self.follow(slot);
-        missed
-    }
-
-    /// The driver took the CEQE of this CQ (CQ_ACK); an event that waited for that fires.
-    pub fn ack(&mut self, events: &mut Events, id: CqId, now: Instant) {
-        if id == CCQ {
-            if let Some(ccq) = &mut self.ccq {
-                ccq.notify.acked(events, now);
-            }
-            return;
-        }
-        let Some(slot) = self.slot(id) else { return };
-        if let Some(cq) = self.table.get_mut(slot) {
-            cq.notify.acked(events, now);
-            self.follow(slot);
-        }
-    }
-
-    // ---- time --------------------------------------------------------------------------
-
-    /// When the next event that moderation holds back becomes due.
-    #[must_use]
-    pub fn next_deadline(&self) -> Option<Instant> {
-        self.timed
-            .iter()
-            .filter_map(|slot| self.table.get(*slot)?.notify.due())
-            .min()
-    }
-
-    /// Raises the events that have become due.
-    pub fn handle_timeout(&mut self, events: &mut Events, now: Instant) {
-        let mut index = 0;
-        while let Some(slot) = self.timed.get(index).copied() {
-            let Some(cq) = self.table.get_mut(slot) else {
-                self.timed.swap_remove(index);
-                continue;
-            };
-            cq.notify.attempt(events, now);
-            if cq.notify.due().is_some() {
-                index += 1;
-                continue;
-            }
-            cq.timed = false;
-            self.timed.swap_remove(index);
-            self.follow(slot);
-        }
-    }
-
-    // ---- CCQ ---------------------------------------------------------------------------
-
-    fn look_ccq(&mut self, events: &mut Events, now: Instant) {
-        if let Some(ccq) = &mut self.ccq {
-            let word = ccq.producer.shadow().arm_word();
-            ccq.notify.look(events, word, Kind::Nothing, now);
-        }
-    }
-
-    /// Puts the CCQ in place; false if there is one.
-    pub fn create_ccq(&mut self, producer: CqProducer, cookie: u64) -> bool {
-        if self.ccq.is_some() {
-            return false;
-        }
-        let notify = Notifier::new(Some(CeqId(0)), cookie);
-        self.ccq = Some(Ccq { producer, notify });
-        true
-    }
-
-    /// Takes the CCQ away; false if there is none.
-    pub fn destroy_ccq(&mut self, events: &mut Events) -> bool {
-        let Some(ccq) = self.ccq.take() else {
-            return false;
-        };
-        events.retire_ccq(ccq.notify.unacked());
-        true
-    }
-
-    /// True if a control command can complete: the CCQ has room, or is not there yet.
-    pub fn ccq_has_room(&mut self) -> bool {
-        self.ccq.as_mut().is_none_or(|ccq| ccq.producer.free() > 0)
-    }
-
-    /// Completes a control command; false if there is no CCQ, or no room in it.
-    pub fn post_ccq(
-        &mut self,
-        events: &mut Events,
-        completion: &CqpCompletion,
-        now: Instant,
-    ) -> bool {
-        let Some(ccq) = &mut self.ccq else {
-            return false;
-        };
-        if ccq.producer.push_words(&completion.encode(), None).is_err() {
-            return false;
-        }
-        ccq.notify.published(events, Kind::Plain, now);
-        true
     }
 }
 

@@ -1,9 +1,12 @@
 //! From a completion to a CEQE: arming, acknowledging and moderating one CQ.  [E810 3.11, 4]
 //!
 //! ```text
-//! published ─meets the arm─► held ─┬─ acknowledged, and moderation is over ──► CEQE, vector
-//!                                  └─ else: waits for CQ_ACK, for more, or for time
+//! published ─meets the arm─► held ─┬─ last CEQE taken, and moderation is over ──► CEQE, vector
+//!                                  └─ else: waits for that, for more, or for time
 //! ```
+//!
+//! A CQ has at most one CEQE that the driver has not taken. CQ_ACK says that it was taken, and so
+//! does enabling the vector after its queues were drained.
 //!
 //! Moderation delays an event until `count` completions met the arm or `period_ns` passed since the
 //! first of them; solicited completions and errors do not wait. It never cancels an event.
@@ -31,8 +34,8 @@ pub(crate) struct Notifier {
     arm: ArmState,
     ceq: Option<CeqId>,
     cookie: u64,
-    /// Position of the CEQE that was not acknowledged.
-    ceqe: u64,
+    /// Position of the last CEQE, which the driver may not have taken.
+    ceqe: Option<u64>,
     moderation: Moderation,
     /// Completions that met the arm since it was set.
     met: u32,
@@ -50,7 +53,7 @@ impl Notifier {
             arm: ArmState::default(),
             ceq,
             cookie,
-            ceqe: 0,
+            ceqe: None,
             moderation: Moderation::default(),
             met: 0,
             urgent: false,
@@ -71,9 +74,15 @@ impl Notifier {
         self.arm.armed()
     }
 
-    /// The CEQE that the driver has not acknowledged.
-    pub(crate) fn unacked(&self) -> Option<u64> {
-        self.arm.is_unacked().then_some(self.ceqe)
+    /// The CEQE that the driver has not taken.
+    pub(crate) fn untaken(&self, events: &Events) -> Option<u64> {
+        self.ceqe
+            .filter(|position| *position >= events.taken(self.ceq.unwrap_or_default()))
+    }
+
+    /// True if an event waits for the one before to be taken.
+    pub(crate) const fn is_gated(&self) -> bool {
+        self.arm.is_held() && self.due.is_none()
     }
 
     /// True once after a CEQE was written: what it covers is told.
@@ -86,8 +95,8 @@ impl Notifier {
     }
 
     /// When an event that moderation holds back becomes due.
-    pub(crate) fn due(&self) -> Option<Instant> {
-        self.due.filter(|_| !self.arm.is_unacked())
+    pub(crate) const fn due(&self) -> Option<Instant> {
+        self.due
     }
 
     /// True if a look at the arm word is owed for what was published.
@@ -117,41 +126,44 @@ impl Notifier {
     }
 
     /// The driver took the CEQE.                                       [E810 4.2]
+    // rule: e810-29
     pub(crate) fn acked(&mut self, events: &mut Events, now: Instant) {
-        if !self.arm.is_unacked() {
-            return;
-        }
-        self.arm.acked();
-        if let Some(ceq) = self.ceq {
-            events.ack_ce(ceq, self.ceqe);
+        if let (Some(position), Some(ceq)) = (self.ceqe.take(), self.ceq) {
+            events.ack_ce(ceq, position);
         }
         self.attempt(events, now);
     }
 
-    /// Writes the CEQE if one is held and nothing holds it back any more.
+    /// Writes the CEQE if an event is held and nothing holds it back any more.
+    // rule: e810-21
     pub(crate) fn attempt(&mut self, events: &mut Events, now: Instant) {
         if !self.arm.is_held() {
             return;
         }
+        let Some(ceq) = self.ceq else {
+            self.arm.fire();
+            return;
+        };
+        if !self.urgent && self.is_moderated(now) {
+            let period = u64::from(self.moderation.period_ns);
+            self.due.get_or_insert_with(|| now.after(period));
+            return;
+        }
+        // Moderation is over for this event, also if it still has to wait for the one before.
+        (self.urgent, self.due) = (true, None);
+        if self.untaken(events).is_some() {
+            return;
+        }
+        self.arm.fire();
+        (self.met, self.urgent, self.wrote) = (0, false, true);
+        self.ceqe = events.raise_ce(ceq, self.cookie);
+    }
+
+    fn is_moderated(&self, now: Instant) -> bool {
         let Moderation { count, period_ns } = self.moderation;
-        let waits = period_ns > 0
-            && !self.urgent
+        period_ns > 0
             && (count == 0 || self.met < u32::from(count))
-            && self.due.is_none_or(|due| due > now);
-        if waits {
-            self.due
-                .get_or_insert_with(|| now.after(u64::from(period_ns)));
-            return;
-        }
-        if !self.arm.fire() {
-            return;
-        }
-        (self.met, self.urgent, self.due, self.wrote) = (0, false, None, true);
-        let written = self.ceq.and_then(|ceq| events.raise_ce(ceq, self.cookie));
-        match written {
-            Some(position) => self.ceqe = position,
-            None => self.arm.acked(),
-        }
+            && self.due.is_none_or(|due| due > now)
     }
 
     fn meet(&mut self, events: &mut Events, kind: Kind, now: Instant) {

@@ -1,4 +1,4 @@
-//! The arm truth table, repeated sequences, promotion, acknowledgement.
+//! The arm truth table, repeated sequences, promotion.
 
 use super::*;
 
@@ -43,7 +43,6 @@ fn repeated_sequence_is_ignored() {
     // proves: e810-17
     let mut arm = armed(false);
     assert!(arm.published(Kind::Plain) && arm.fire());
-    arm.acked();
     assert_eq!(arm.look(word(1, false), Kind::Nothing), Kind::Nothing);
     assert_eq!(
         arm.armed(),
@@ -58,7 +57,6 @@ fn repeated_sequence_is_ignored() {
     for seq in [1, 2, 3, 0, 1] {
         wrapped.look(word(seq, true), Kind::Nothing);
         assert!(wrapped.published(Kind::Solicited) && wrapped.fire());
-        wrapped.acked();
     }
 }
 
@@ -74,20 +72,17 @@ fn strength_only_grows() {
 }
 
 #[test]
-fn one_event_until_acknowledged() {
-    // proves: e810-21
-    // proves: e810-29
+fn a_held_event_is_not_forgotten() {
     let mut arm = armed(false);
-    assert!(arm.published(Kind::Plain) && arm.fire());
+    assert!(arm.published(Kind::Plain));
+    assert!(
+        arm.is_held() && arm.armed() == Armed::Any,
+        "left armed until it is taken"
+    );
     arm.look(word(2, false), Kind::Nothing);
     assert!(arm.published(Kind::Plain));
-    assert!(!arm.fire(), "held until CQ_ACK");
-    assert_eq!(arm.armed(), Armed::Any, "left armed");
-    assert!(!arm.fire());
-    arm.acked();
     assert!(arm.fire());
-    arm.acked();
-    assert!(!arm.fire());
+    assert!(!arm.fire(), "all arms before it had this one event");
 }
 
 #[test]
@@ -104,12 +99,10 @@ fn only_completions_since_the_last_look_count() {
     );
     arm.published(Kind::Plain);
     assert!(arm.fire());
-    arm.acked();
     // The arm came while the pass was writing completions: nobody knows which was first.
     arm.published(Kind::Plain);
     assert_eq!(arm.look(word(2, false), Kind::Nothing), Kind::Plain);
     assert!(arm.fire());
-    arm.acked();
     arm.published(Kind::Plain);
     let met = arm.look(word(3, true), Kind::Nothing);
     assert_eq!(met, Kind::Nothing, "not what a solicited arm waits for");
@@ -120,7 +113,6 @@ fn compare_counts_the_backlog() {
     let mut arm = ArmState::default();
     assert_eq!(arm.look(word(1, false), Kind::Plain), Kind::Plain);
     assert!(arm.fire());
-    arm.acked();
     assert_eq!(arm.look(word(2, true), Kind::Plain), Kind::Nothing);
     assert_eq!(arm.look(word(3, true), Kind::Solicited), Kind::Solicited);
 }
