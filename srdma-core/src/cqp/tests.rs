@@ -441,7 +441,7 @@ fn multicast_and_features() {
     assert_eq!(rig.run(short), CqpMinor::INVALID_COMMAND);
     let wild = CqpCmd::QueryFeatures {
         addr: u64::MAX - 7,
-        len: u32::MAX & !7,
+        len: !7,
     };
     assert_eq!(rig.run(wild), CqpMinor::INVALID_MEMORY);
 }

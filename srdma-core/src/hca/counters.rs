@@ -9,8 +9,6 @@
 //!
 //! Plain `u64`s: whoever holds the device adds to them. Nothing here is shared between threads.
 
-use super::events::Events;
-use crate::obj::cq::CqTable;
 use crate::wire::Malformed;
 
 macro_rules! counters {
@@ -172,14 +170,6 @@ const MALFORMED_NAMES: [&str; Malformed::COUNT] = [
 ];
 
 impl Counters {
-    /// Takes over what the event side and the completion queues count for themselves.
-    pub const fn take_over(&mut self, events: &Events, cqs: &CqTable) {
-        let stats = events.stats();
-        (self.ceqes, self.aeqes, self.aeqes_lost) = (stats.ceqes, stats.aeqes, stats.aeqes_lost);
-        self.interrupts = events.irq().fired();
-        (self.cqes, self.cq_overruns) = cqs.stats();
-    }
-
     /// Counts one datagram that was no packet.
     #[allow(
         clippy::indexing_slicing,
