@@ -9,9 +9,10 @@
 //!
 //! A CEQ has room for every CQ on it, because a CQ has at most one CEQE that was not taken; entries
 //! of CQs that are gone count until the driver has passed them. The driver takes entries in order:
-//! CQ_ACK of one says so of all before it, and enabling the vector of all before it fired. The AEQ is refilled by
-//! count: what finds no room waits here, and what finds no room here either is lost, which the next
-//! entry says.
+//! CQ_ACK of one says so of all before it, and enabling the vector of all before it fired.
+//!
+//! The AEQ is refilled by count: what finds no room waits here, and what finds no room here either
+//! is lost, which the next entry says.
 //!
 //! What this does *not* do: decide which completion makes an event (see `obj/cq.rs`), or write to
 //! an eventfd.
@@ -358,7 +359,8 @@ impl Events {
     }
 
     /// The driver drained the queues of a vector: it may fire again, at once if entries are left.
-    /// What was there when it fired last has been taken.
+    /// What was there when it fired last has been taken. Acknowledgements rung before this are taken
+    /// before anything else is posted; the board sees to that.
     pub fn enable_vector(&mut self, vector: MsixVector) {
         let mut has_work = self
             .aeq

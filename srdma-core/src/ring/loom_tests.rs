@@ -11,13 +11,13 @@ use loom::thread;
 
 /// Words that loom watches.
 #[derive(Clone, Debug)]
-struct LoomWords {
+pub(crate) struct LoomWords {
     words: Arc<Vec<AtomicU64>>,
     /// What "release" stores with: plain stores must be found out.
     publish: Ordering,
 }
 
-fn memory(words: usize) -> LoomWords {
+pub(crate) fn memory(words: usize) -> LoomWords {
     LoomWords {
         words: Arc::new((0..words).map(|_| AtomicU64::new(0)).collect()),
         publish: Ordering::Release,

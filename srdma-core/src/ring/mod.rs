@@ -31,7 +31,7 @@ mod store;
 mod tests;
 
 #[cfg(all(test, loom))]
-mod loom_tests;
+pub(crate) mod loom_tests;
 
 pub use cq::{CqOverflow, CqProducer};
 pub use cq_poll::CqConsumer;

@@ -14,6 +14,7 @@ use crate::hw::shadow::{
     CQ_ARM, CQ_INDEX, CqArmWord, CqIndexWord, QP_SQ_TAIL, SHADOW_WORDS, SRQ_HEAD, SqTailWord,
 };
 use crate::mem::HostWords;
+use crate::sync::{Ordering, fence};
 
 fn check<W: Words>(words: W) -> Result<W, RingFault> {
     if words.len() < SHADOW_WORDS {
@@ -54,13 +55,18 @@ impl<W: Words> CqShadow<W> {
     }
 
     /// Driver: asks to hear of the next completion. The doorbell comes after.  [E810 3.9]
+    ///
+    /// Ends with a full fence, and so does what the device does between its last completion and its
+    /// look at the word: a driver that polls once more sees the completion, or is told of it.
     pub fn arm(&self, solicited_only: bool) {
         self.update(|word| word.armed(solicited_only));
+        fence(Ordering::SeqCst);
     }
 
     /// Driver: arms a control CQ.                                     [E810 3.9]
     pub fn arm_control(&self) {
         self.update(CqArmWord::armed_control);
+        fence(Ordering::SeqCst);
     }
 
     /// Driver: dropped `buffers` buffers that resizes had replaced.   [E810 3.8]
