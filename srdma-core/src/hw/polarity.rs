@@ -17,6 +17,7 @@ pub struct Polarity(bool);
 
 impl Polarity {
     /// The first lap of every ring.                                  [E810 1.5]
+    // rule: e810-16
     pub const ONE: Self = Self(true);
     /// The second lap of every ring.
     pub const ZERO: Self = Self(false);

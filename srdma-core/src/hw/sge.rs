@@ -39,6 +39,7 @@ pub fn frag_word(sge: &Sge) -> u64 {
 }
 
 /// From the two words of a fragment; `None` for padding.
+// rule: e810-11
 #[inline]
 #[must_use]
 pub fn sge_from_words(addr: u64, second: u64) -> Option<Sge> {

@@ -165,6 +165,7 @@ impl<W: Words> CqProducer<W> {
     }
 
     /// The extension: the other half of a wide slot, or the next slot with its own polarity.
+    // rule: e810-4
     fn put_ext(&self, at: usize, ext: &CqeWords) {
         let (at, polarity) = if self.wide {
             (at + 4, self.cursor.polarity())

@@ -147,6 +147,12 @@ impl OracleCq {
         self.size
     }
 
+    /// True with 64-byte slots.
+    #[must_use]
+    pub const fn is_wide(&self) -> bool {
+        self.wide
+    }
+
     /// The next slot that it looks at.
     #[must_use]
     pub fn head(&self) -> u32 {

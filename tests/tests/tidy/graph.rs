@@ -11,7 +11,7 @@ use srdma_tests::source::{Finding, SourceFile};
 use std::process::Command;
 
 /// Which of our crates a crate may depend on. A crate that is not listed may depend on none.
-const MAY_USE: [(&str, &[&str]); 7] = [
+const MAY_USE: [(&str, &[&str]); 8] = [
     ("srdma-core", &[]),
     ("srdma-net", &["srdma-core"]),
     ("srdma-verbs", &["srdma-core", "srdma-net"]),
@@ -27,6 +27,7 @@ const MAY_USE: [(&str, &[&str]); 7] = [
             "srdma-cli",
         ],
     ),
+    ("srdma-oracle", &["srdma-core", "srdma-net"]),
     (
         "srdma-benches",
         &["srdma-core", "srdma-net", "srdma-verbs", "srdma-tests"],

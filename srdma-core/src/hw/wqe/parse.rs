@@ -207,6 +207,7 @@ impl SqCmd {
             SqOp::NOP => Ok(()),
             SqOp::LOCAL_INVALIDATE => {
                 // The valid bit is absent in this word.                    [E810 11 #12]
+                // rule: e810-12
                 self.local_stag = FragWord::from_bits(word1).lkey().value();
                 Ok(())
             }
@@ -288,6 +289,7 @@ impl SqCmd {
             return self.inline_payload(header, word1, rest);
         }
         // Beside an immediate word 1 is stale, possibly all ones.    [E810 11 #13]
+        // rule: e810-13
         let first = if imm { None } else { Some([word0, word1]) };
         read_fragments(&mut self.sges, first, header.more_frags(), rest)
     }

@@ -66,6 +66,8 @@ impl Device {
 
 #[test]
 fn arm_words_and_doorbells_are_those_of_the_specification() {
+    // proves: e810-18
+    // proves: e810-19
     let mut cq = OracleCq::new(ID.0, 8, false);
     let steps = [
         (false, 0x1c000),
@@ -161,6 +163,7 @@ impl Model {
 /// sequence has two bits, so the device must see one of any four arms: the test sees to that.
 #[test]
 fn each_new_sequence_fires_once() {
+    // proves: e810-17
     let (mut arms, mut fired) = (0, 0);
     for seed in 500..560 {
         let mut rng = rng("arm", seed);

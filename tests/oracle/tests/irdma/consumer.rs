@@ -187,6 +187,9 @@ fn storm(seed: u64, size: u32, wide: bool, laps: u32) {
 
 #[test]
 fn every_form_of_completion_is_read_as_written() {
+    // proves: e810-1
+    // proves: e810-4
+    // proves: e810-16
     for (seed, size) in [(100, 4), (101, 5), (102, 7), (103, 16), (104, 37)] {
         storm(seed, size, false, 200);
         storm(seed, size, true, 200);
@@ -196,6 +199,9 @@ fn every_form_of_completion_is_read_as_written() {
 /// One flush entry for a queue stands for all its requests: the first has the cause.
 #[test]
 fn one_flush_entry_completes_every_send() {
+    // proves: e810-7
+    // proves: e810-8
+    // proves: e810-32
     for seed in 200..260 {
         let mut rng = rng("consumer, flushed sends", seed);
         let mut rig = Rig::new(WIDE, 5, false);
@@ -242,6 +248,9 @@ fn one_flush_entry_completes_every_send() {
 
 #[test]
 fn one_flush_entry_completes_every_receive() {
+    // proves: e810-7
+    // proves: e810-8
+    // proves: e810-32
     for seed in 300..340 {
         let mut rng = rng("consumer, flushed receives", seed);
         let mut rig = Rig::new(WIDE, 5, false);

@@ -49,6 +49,13 @@ fn storm(rig: &mut Rig, rng: &mut Rng, limits: Limits, wraps: u32) {
 
 #[test]
 fn every_request_of_a_connected_qp_is_read_as_posted() {
+    // proves: e810-11
+    // proves: e810-12
+    // proves: e810-13
+    // proves: e810-14
+    // proves: e810-15
+    // proves: e810-16
+    // proves: e810-6
     for (send_wrs, quanta, wraps) in [(16, 512, 40), (400, 4096, 12), (4063, 32_768, 5)] {
         let mut rng = rng("producer, connected", 1);
         let caps = Caps { send_wrs, ..WIDE };
@@ -164,6 +171,9 @@ fn padding_at_the_end_of_the_ring_has_the_old_polarity() {
 
 #[test]
 fn every_receive_is_read_as_posted() {
+    // proves: e810-6
+    // proves: e810-11
+    // proves: e810-16
     for (recv_wrs, recv_sges) in [(15, 1), (15, 3), (60, 7), (15, 13), (4000, 13), (32_767, 1)] {
         receives(recv_wrs, recv_sges);
     }
