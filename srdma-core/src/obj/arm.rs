@@ -148,3 +148,6 @@ impl ArmState {
 
 #[cfg(test)]
 mod tests;
+
+#[cfg(all(test, loom))]
+mod loom_tests;
