@@ -1,5 +1,9 @@
 //! The harness of the tests that span crates, and the source tree as the tidy test sees it.
 
 pub mod fabric;
+pub mod node;
+pub mod pair;
 pub mod pcap;
+pub mod rig;
 pub mod source;
+pub mod wire_dsl;

@@ -1,0 +1,548 @@
+//! Queue pairs, their queues and completions, as a driver keeps them.
+//!
+//! A completion of the send queue stands for everything before it; a flush entry stands for all
+//! that is left in its queue, the first with the cause. [E810 3.5]
+
+use super::{CQ, Node, PD};
+use srdma_core::hca::board::Doorbell;
+use srdma_core::hw::cqp::{CqCmd, ModifySrq, QpCmd, SrqCmd};
+use srdma_core::hw::cqe::FlushCode;
+use srdma_core::hw::wqe::{ReadWr, RemoteAddr, SendWr, WqeBuf, WrFlags, WriteWr};
+use srdma_core::hw::{CqeInfo, CqpCmd, HwQpState, HwQpType, QpContext, Sge};
+use srdma_core::mem::{Access, HostBuf};
+use srdma_core::num::{CeqId, CqId, Lkey, PdId, Pkey, Psn, Qkey, Qpn, Rkey, SrqId};
+use srdma_core::qp::attr::{AttrMask, QpState};
+use srdma_core::ring::{CqConsumer, CqShadow, RqProducer, SqProducer, SrqShadow};
+use std::collections::VecDeque;
+use std::net::IpAddr;
+use std::sync::Arc;
+
+/// What a queue pair is to be; the attributes that a modify takes over are read from here too.
+#[derive(Clone, Debug)]
+pub struct QpSpec {
+    /// Transport.
+    pub kind: HwQpType,
+    /// Its number; 0 for any.
+    pub qpn: u32,
+    /// Domain.
+    pub pd: PdId,
+    /// CQ of the send queue.
+    pub send_cq: CqId,
+    /// CQ of the receive queue.
+    pub recv_cq: CqId,
+    /// Quanta of the send queue.
+    pub sq_quanta: u32,
+    /// Entries of the receive queue.
+    pub rq_wqes: u32,
+    /// Shared receive queue instead.
+    pub srq: Option<SrqId>,
+    /// The peer.
+    pub peer: IpAddr,
+    /// Its queue pair.
+    pub peer_qpn: u32,
+    /// Path MTU in bytes.
+    pub mtu: u16,
+    /// First PSN to send.
+    pub sq_psn: u32,
+    /// First PSN to expect.
+    pub rq_psn: u32,
+    /// ACK timeout code.
+    pub timeout: u8,
+    /// Retries.
+    pub retry_cnt: u8,
+    /// RNR retries.
+    pub rnr_retry: u8,
+    /// RNR timer code.
+    pub min_rnr_timer: u8,
+    /// READs and atomics outstanding as requester.
+    pub ord: u8,
+    /// As responder.
+    pub ird: u8,
+    /// Rights of the peer.
+    pub access: Access,
+    /// Q_Key.
+    pub qkey: u32,
+    /// P_Key.
+    pub pkey: u16,
+}
+
+impl Default for QpSpec {
+    fn default() -> Self {
+        Self {
+            kind: HwQpType::RC,
+            qpn: 0,
+            pd: PD,
+            send_cq: CQ,
+            recv_cq: CQ,
+            sq_quanta: 1024,
+            rq_wqes: 64,
+            srq: None,
+            peer: IpAddr::from([10, 0, 0, 2]),
+            peer_qpn: 0x22,
+            mtu: 1024,
+            sq_psn: 0x100,
+            rq_psn: 0x200,
+            timeout: 14,
+            retry_cnt: 7,
+            rnr_retry: 7,
+            min_rnr_timer: 12,
+            ord: 16,
+            ird: 16,
+            access: Access::REMOTE_WRITE
+                .union(Access::REMOTE_READ)
+                .union(Access::REMOTE_ATOMIC)
+                .union(Access::FLUSH_GLOBAL),
+            qkey: 0x1234_5678,
+            pkey: 0xffff,
+        }
+    }
+}
+
+/// A completion, as a program sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Wc {
+    /// The queue pair.
+    pub qpn: Qpn,
+    /// Of the send queue.
+    pub sq: bool,
+    /// Number of the request in its queue, from 0.
+    pub wr_id: u64,
+    /// `None` for success.
+    pub status: Option<FlushCode>,
+    /// The entry it came from.
+    pub cqe: CqeInfo,
+}
+
+/// A CQ, driver's side.
+#[derive(Debug)]
+pub(super) struct CqEnd {
+    ring: CqConsumer,
+}
+
+/// A shared receive queue, driver's side.
+#[derive(Debug)]
+pub(super) struct SrqEnd {
+    ring: RqProducer,
+    shadow: SrqShadow,
+    next: u64,
+}
+
+/// One request that was posted.
+#[derive(Clone, Copy, Debug)]
+struct Posted {
+    index: u32,
+    after: u32,
+    wr_id: u64,
+}
+
+/// A queue pair, driver's side.
+#[derive(Debug)]
+pub(super) struct QpEnd {
+    pub(super) spec: QpSpec,
+    sq_buf: Arc<HostBuf>,
+    rq_buf: Arc<HostBuf>,
+    shadow: u64,
+    sq: SqProducer,
+    rq: RqProducer,
+    sends: VecDeque<Posted>,
+    recvs: VecDeque<Posted>,
+    next_send: u64,
+    next_recv: u64,
+}
+
+const RQ_SHIFT: u8 = 3;
+
+/// The attributes that take a queue pair of this type from one state to the next.
+#[must_use]
+pub fn required(kind: HwQpType, from: QpState, to: QpState) -> AttrMask {
+    use srdma_core::qp::attr::{QpType, transition};
+    let kind = match kind {
+        HwQpType::RC => QpType::Rc,
+        HwQpType::UC => QpType::Uc,
+        _ => QpType::Ud,
+    };
+    transition(kind, from, to).map_or(AttrMask::NONE, |row| row.required)
+}
+
+impl Node {
+    /// Creates a CQ with `size` slots of 32 bytes, on CEQ 0; its cookie is 0x1000 times its id.
+    pub fn create_cq(&mut self, id: CqId, size: u32) {
+        let ring = self.ring_memory(size as usize * 32);
+        let shadow = self.ring_memory(64);
+        self.ok(CqpCmd::CreateCq(CqCmd {
+            id,
+            ceq: Some(CeqId(0)),
+            cookie: 0x1000 * u64::from(id.0),
+            size,
+            threshold: size / 2,
+            addr: ring.addr(),
+            shadow_addr: shadow.addr(),
+            check_overflow: true,
+            wide: false,
+        }));
+        let shadow = CqShadow::new(shadow.words()).unwrap();
+        let ring = CqConsumer::new(ring.words(), size, false, shadow).unwrap();
+        self.cqs.insert(id.0, CqEnd { ring });
+    }
+
+    /// Creates a shared receive queue of `wqes` entries.
+    pub fn create_srq(&mut self, wqes: u32, limit: u32) -> SrqId {
+        let id = SrqId(self.fresh_id());
+        let ring = self.ring_memory(wqes as usize * 256);
+        let shadow = self.ring_memory(64);
+        self.ok(CqpCmd::CreateSrq(SrqCmd {
+            id,
+            pd: PD,
+            context: 0x5000 + u64::from(id.0),
+            wqes,
+            shift: RQ_SHIFT,
+            addr: ring.addr(),
+            shadow_addr: shadow.addr(),
+            limit,
+        }));
+        let end = SrqEnd {
+            ring: RqProducer::new(ring.words(), wqes, RQ_SHIFT).unwrap(),
+            shadow: SrqShadow::new(shadow.words()).unwrap(),
+            next: 0,
+        };
+        self.srqs.insert(id.0, end);
+        id
+    }
+
+    /// Arms a shared queue's limit.
+    pub fn arm_srq(&mut self, id: SrqId, limit: u32) {
+        self.ok(CqpCmd::ModifySrq(ModifySrq { id, limit }));
+    }
+
+    /// Posts to a shared queue; the completion's wr_id counts them from 0.
+    pub fn post_srq(&mut self, id: SrqId, sges: &[Sge]) {
+        let end = self.srqs.get_mut(&id.0).unwrap();
+        let mut wqe = WqeBuf::new();
+        wqe.recv(sges, Some(end.next)).unwrap();
+        end.next += 1;
+        end.ring.push(&wqe).unwrap();
+        end.shadow.store_head(end.ring.head());
+        self.hca.ring(self.now, Doorbell::Srq(id));
+    }
+
+    /// Creates a queue pair, in RESET.
+    pub fn create(&mut self, spec: &QpSpec) -> Qpn {
+        let mut spec = spec.clone();
+        if spec.qpn == 0 {
+            spec.qpn = self.fresh_id();
+        }
+        let qpn = Qpn::new(spec.qpn);
+        let sq_buf = self.ring_memory(spec.sq_quanta as usize * 32);
+        let rq_buf = self.ring_memory(spec.rq_wqes as usize * 256);
+        let shadow = self.ring_memory(64).addr();
+        let end = QpEnd {
+            sq: SqProducer::new(sq_buf.words(), spec.sq_quanta).unwrap(),
+            rq: RqProducer::new(rq_buf.words(), spec.rq_wqes, RQ_SHIFT).unwrap(),
+            spec,
+            sq_buf,
+            rq_buf,
+            shadow,
+            sends: VecDeque::new(),
+            recvs: VecDeque::new(),
+            next_send: 0,
+            next_recv: 0,
+        };
+        self.qps.insert(qpn.value(), end);
+        let cmd = self.qp_cmd(qpn, QpState::Reset, AttrMask::NONE);
+        self.ok(CqpCmd::CreateQp(cmd));
+        qpn
+    }
+
+    /// What is asked of a queue pair, to be changed before the next modify.
+    pub fn spec_mut(&mut self, qpn: Qpn) -> &mut QpSpec {
+        &mut self.qps.get_mut(&qpn.value()).unwrap().spec
+    }
+
+    /// A QP command, its context written to memory.
+    pub fn qp_cmd(&mut self, qpn: Qpn, to: QpState, mask: AttrMask) -> QpCmd {
+        let end = self.qps.get(&qpn.value()).unwrap();
+        let spec = &end.spec;
+        let context = QpContext {
+            qp_type: spec.kind,
+            sq_addr: end.sq_buf.addr(),
+            sq_quanta: spec.sq_quanta,
+            rq_addr: if spec.srq.is_some() { 0 } else { end.rq_buf.addr() },
+            rq_wqes: spec.rq_wqes,
+            rq_shift: RQ_SHIFT,
+            send_cq: spec.send_cq,
+            recv_cq: spec.recv_cq,
+            pd: spec.pd,
+            srq: spec.srq,
+            completion_context: 0x7000_0000 + u64::from(qpn.value()),
+            dest_qpn: Qpn::new(spec.peer_qpn),
+            dest_ip: spec.peer,
+            local_ip: self.ip,
+            path_mtu: spec.mtu,
+            pkey: Pkey(spec.pkey),
+            qkey: Qkey(spec.qkey),
+            sq_psn: Psn::new(spec.sq_psn),
+            rq_psn: Psn::new(spec.rq_psn),
+            timeout: spec.timeout,
+            retry_cnt: spec.retry_cnt,
+            rnr_retry: spec.rnr_retry,
+            min_rnr_timer: spec.min_rnr_timer,
+            max_rd_atomic: spec.ord,
+            max_dest_rd_atomic: spec.ird,
+            access: spec.access,
+            hop_limit: 64,
+            ..QpContext::default()
+        };
+        let words = self.context.words();
+        for (at, word) in context.encode().into_iter().enumerate() {
+            words.store(at, word);
+        }
+        QpCmd {
+            qpn,
+            qp_type: spec.kind,
+            next_state: match to {
+                QpState::Reset => HwQpState::INVALID,
+                QpState::Init => HwQpState::IDLE,
+                QpState::Rtr => HwQpState::RTR,
+                QpState::Rts => HwQpState::RTS,
+                QpState::Sqd => HwQpState::SQD,
+                QpState::Sqe => HwQpState::SQE,
+                QpState::Err => HwQpState::ERROR,
+            },
+            mask: mask.with(AttrMask::STATE),
+            ctx_addr: self.context.addr(),
+            shadow_addr: end.shadow,
+        }
+    }
+
+    /// Modifies a queue pair; true if the device did it.
+    pub fn modify(&mut self, qpn: Qpn, to: QpState, mask: AttrMask) -> bool {
+        let cmd = self.qp_cmd(qpn, to, mask);
+        let done = self.cmd(CqpCmd::ModifyQp(cmd)).is_ok();
+        if done && to == QpState::Reset {
+            self.forget(qpn);
+        }
+        done
+    }
+
+    /// A queue pair that was reset has empty queues.
+    fn forget(&mut self, qpn: Qpn) {
+        let end = self.qps.get_mut(&qpn.value()).unwrap();
+        for buf in [&end.sq_buf, &end.rq_buf] {
+            let words = buf.words();
+            (0..words.len()).for_each(|at| words.store(at, 0));
+        }
+        end.sq = SqProducer::new(end.sq_buf.words(), end.spec.sq_quanta).unwrap();
+        end.rq = RqProducer::new(end.rq_buf.words(), end.spec.rq_wqes, RQ_SHIFT).unwrap();
+        end.sends.clear();
+        end.recvs.clear();
+    }
+
+    /// Takes a queue pair from RESET to RTS.
+    #[track_caller]
+    pub fn connect(&mut self, qpn: Qpn) {
+        self.climb(qpn, QpState::Rts);
+    }
+
+    /// Takes a queue pair from RESET up to `to`.
+    #[track_caller]
+    pub fn climb(&mut self, qpn: Qpn, to: QpState) {
+        let kind = self.spec_mut(qpn).kind;
+        let ladder = [QpState::Reset, QpState::Init, QpState::Rtr, QpState::Rts];
+        for step in ladder.windows(2) {
+            let &[from, next] = step else { continue };
+            let mask = required(kind, from, next);
+            assert!(self.modify(qpn, next, mask), "{qpn:?} to {next}");
+            if next == to {
+                return;
+            }
+        }
+    }
+
+    /// Creates a queue pair and takes it to RTS.
+    #[track_caller]
+    pub fn connected(&mut self, spec: &QpSpec) -> Qpn {
+        let qpn = self.create(spec);
+        self.connect(qpn);
+        qpn
+    }
+
+    /// The state of a queue pair.
+    #[must_use]
+    #[track_caller]
+    pub fn state(&self, qpn: Qpn) -> QpState {
+        self.hca.qp_state(qpn).unwrap()
+    }
+
+    // ---- posting -----------------------------------------------------------------------
+
+    /// Posts a send WQE and rings. Gives its index in the ring.
+    pub fn post(&mut self, qpn: Qpn, wqe: &WqeBuf) -> u32 {
+        let index = self.post_quietly(qpn, wqe);
+        self.ring_sq(qpn);
+        index
+    }
+
+    /// Posts a send WQE.
+    pub fn post_quietly(&mut self, qpn: Qpn, wqe: &WqeBuf) -> u32 {
+        let end = self.qps.get_mut(&qpn.value()).unwrap();
+        let slot = end.sq.push(wqe).expect("room in the send queue");
+        end.sends.push_back(Posted {
+            index: slot.index,
+            after: slot.index + wqe.quanta(),
+            wr_id: end.next_send,
+        });
+        end.next_send += 1;
+        slot.index
+    }
+
+    /// Rings the send queue's doorbell.
+    pub fn ring_sq(&mut self, qpn: Qpn) {
+        self.hca.ring(self.now, Doorbell::Sq(qpn));
+    }
+
+    /// The words of a send queue, to spoil them.
+    #[must_use]
+    pub fn sq_words(&self, qpn: Qpn) -> srdma_core::mem::HostWords {
+        self.qps.get(&qpn.value()).unwrap().sq_buf.words()
+    }
+
+    /// SEND, signaled.
+    pub fn send(&mut self, qpn: Qpn, sges: &[Sge]) -> u32 {
+        let mut wqe = WqeBuf::new();
+        let wr = SendWr {
+            flags: WrFlags::SIGNALED,
+            ..SendWr::default()
+        };
+        wqe.send(&wr, sges).unwrap();
+        self.post(qpn, &wqe)
+    }
+
+    /// WRITE, signaled.
+    pub fn write(&mut self, qpn: Qpn, sges: &[Sge], addr: u64, rkey: Rkey) -> u32 {
+        let mut wqe = WqeBuf::new();
+        let wr = WriteWr {
+            flags: WrFlags::SIGNALED,
+            remote: RemoteAddr { addr, rkey },
+            ..WriteWr::default()
+        };
+        wqe.write(&wr, sges).unwrap();
+        self.post(qpn, &wqe)
+    }
+
+    /// READ, signaled.
+    pub fn read(&mut self, qpn: Qpn, sges: &[Sge], addr: u64, rkey: Rkey) -> u32 {
+        let mut wqe = WqeBuf::new();
+        let wr = ReadWr {
+            flags: WrFlags::SIGNALED,
+            remote: RemoteAddr { addr, rkey },
+            ..ReadWr::default()
+        };
+        wqe.read(&wr, sges).unwrap();
+        self.post(qpn, &wqe)
+    }
+
+    /// FETCH_ADD, signaled.
+    pub fn fetch_add(
+        &mut self,
+        qpn: Qpn,
+        local: (u64, Lkey),
+        addr: u64,
+        rkey: Rkey,
+        add: u64,
+    ) -> u32 {
+        let mut wqe = WqeBuf::new();
+        wqe.fetch_add(WrFlags::SIGNALED, local, RemoteAddr { addr, rkey }, add);
+        self.post(qpn, &wqe)
+    }
+
+    /// Posts a receive.
+    pub fn recv(&mut self, qpn: Qpn, sges: &[Sge]) {
+        let end = self.qps.get_mut(&qpn.value()).unwrap();
+        let mut wqe = WqeBuf::new();
+        wqe.recv(sges, None).unwrap();
+        let index = end.rq.push(&wqe).expect("room in the receive queue");
+        end.recvs.push_back(Posted {
+            index: index << RQ_SHIFT,
+            after: index + 1,
+            wr_id: end.next_recv,
+        });
+        end.next_recv += 1;
+    }
+
+    // ---- completions -------------------------------------------------------------------
+
+    /// Everything in [`CQ`], as a driver reports it.
+    pub fn poll(&mut self) -> Vec<Wc> {
+        self.poll_cq(CQ)
+    }
+
+    /// Everything in a CQ, as a driver reports it.
+    pub fn poll_cq(&mut self, id: CqId) -> Vec<Wc> {
+        let mut done = Vec::new();
+        for cqe in self.cqes(id) {
+            self.expand(&cqe, &mut done);
+        }
+        done
+    }
+
+    /// The bare entries of a CQ. Requests they stand for stay posted.
+    pub fn cqes(&mut self, id: CqId) -> Vec<CqeInfo> {
+        let ring = &mut self.cqs.get_mut(&id.0).unwrap().ring;
+        let mut all = Vec::new();
+        while let Some(cqe) = ring.peek() {
+            ring.advance(cqe.extended());
+            all.push(cqe);
+        }
+        all
+    }
+
+    fn expand(&mut self, cqe: &CqeInfo, done: &mut Vec<Wc>) {
+        let wc = |wr_id, status| Wc {
+            qpn: cqe.qpn,
+            sq: cqe.sq,
+            wr_id,
+            status,
+            cqe: *cqe,
+        };
+        if let Some(wr_id) = cqe.srq_wr_id {
+            done.push(wc(wr_id, cqe.flush_code()));
+            return;
+        }
+        let Some(end) = self.qps.get_mut(&cqe.qpn.value()) else {
+            return;
+        };
+        let queue = if cqe.sq { &mut end.sends } else { &mut end.recvs };
+        let (mut last, mut first) = (None, true);
+        if let Some(code) = cqe.flush_code() {
+            for posted in queue.drain(..) {
+                let told = if first { code } else { FlushCode::GENERAL };
+                done.push(wc(posted.wr_id, Some(told)));
+                (last, first) = (Some(posted), false);
+            }
+        } else {
+            let at = queue
+                .iter()
+                .position(|posted| posted.index == u32::from(cqe.wqe_index))
+                .expect("a completion names a request that was posted");
+            let posted = queue.drain(..=at).next_back().unwrap();
+            done.push(wc(posted.wr_id, None));
+            last = Some(posted);
+        }
+        match last {
+            Some(posted) if cqe.sq => end.sq.release_to(posted.after),
+            Some(posted) => end.rq.release_to(posted.after),
+            None => {}
+        }
+    }
+
+    /// Arms a CQ and rings.
+    pub fn arm(&mut self, id: CqId, solicited_only: bool) {
+        self.cqs
+            .get(&id.0)
+            .unwrap()
+            .ring
+            .shadow()
+            .arm(solicited_only);
+        self.hca.ring(self.now, Doorbell::Cq(id));
+    }
+}

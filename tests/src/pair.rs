@@ -1,0 +1,228 @@
+//! Two devices, joined by a link that a script can spoil, with a virtual clock.
+//!
+//! ```text
+//! a ─► hook ─► latency ─► b        hook: (packet, direction, number) → Fate
+//! a ◄─ latency ◄─ hook ◄─ b
+//! ```
+//!
+//! `run` moves packets and steps the clock to whatever comes next until nothing is left to happen.
+//! What this does not do: bandwidth, queues, or chance; a script that wants chance brings its seed.
+
+#![allow(clippy::missing_panics_doc, reason = "a harness fails loudly")]
+
+use crate::node::{Mem, Node, QpSpec};
+use crate::wire_dsl::Heard;
+use srdma_core::num::Qpn;
+use srdma_core::time::Instant;
+use srdma_net::wire_link::Datagram;
+use std::collections::VecDeque;
+use std::fmt;
+
+/// What becomes of a packet on the link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::exhaustive_enums, reason = "scripts make them")]
+pub enum Fate {
+    /// It arrives.
+    Deliver,
+    /// It is lost.
+    Drop,
+    /// It arrives twice.
+    Twice,
+    /// It arrives so many nanoseconds later than it should.
+    Late(u64),
+}
+
+/// Which way a packet goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::exhaustive_enums, reason = "there are two")]
+pub enum Way {
+    /// From a to b.
+    ToB,
+    /// From b to a.
+    ToA,
+}
+
+/// A script's say in what becomes of packets: the packet, its way, and its number on that way.
+pub type Hook = Box<dyn FnMut(&Heard, Way, usize) -> Fate>;
+
+/// Two devices and a link.
+pub struct Pair {
+    /// One device.
+    pub a: Node,
+    /// The other.
+    pub b: Node,
+    /// Its queue pair.
+    pub qa: Qpn,
+    /// The other's.
+    pub qb: Qpn,
+    /// 1 MiB of memory of a.
+    pub ma: Mem,
+    /// Of b.
+    pub mb: Mem,
+    /// Nanoseconds that the link takes.
+    pub latency: u64,
+    /// Packets sent so far, to b and to a.
+    pub count: [usize; 2],
+    hook: Hook,
+    wire: VecDeque<(Instant, Way, Datagram)>,
+}
+
+impl fmt::Debug for Pair {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pair")
+            .field("a", &self.a)
+            .field("b", &self.b)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Pair {
+    /// Two connected queue pairs with the defaults of [`QpSpec`].
+    #[must_use]
+    pub fn new() -> Self {
+        Self::with(&QpSpec::default())
+    }
+
+    /// Two connected queue pairs of this kind; addresses, numbers and PSNs are filled in.
+    #[must_use]
+    pub fn with(spec: &QpSpec) -> Self {
+        Self::of(Node::new("10.0.0.1"), Node::new("10.0.0.2"), spec)
+    }
+
+    /// Connects queue pairs of this kind on two devices.
+    #[must_use]
+    pub fn of(mut a: Node, mut b: Node, spec: &QpSpec) -> Self {
+        let (ma, mb) = (a.mem(1 << 20), b.mem(1 << 20));
+        let end = |node: &mut Node, peer: std::net::IpAddr, sq_psn: u32, rq_psn: u32| {
+            let spec = QpSpec {
+                peer,
+                sq_psn,
+                rq_psn,
+                ..spec.clone()
+            };
+            node.create(&spec)
+        };
+        let qa = end(&mut a, b.ip, spec.sq_psn, spec.rq_psn);
+        let qb = end(&mut b, a.ip, spec.rq_psn, spec.sq_psn);
+        a.spec_mut(qa).peer_qpn = qb.value();
+        b.spec_mut(qb).peer_qpn = qa.value();
+        a.connect(qa);
+        b.connect(qb);
+        Self {
+            a,
+            b,
+            qa,
+            qb,
+            ma,
+            mb,
+            latency: 10_000,
+            count: [0; 2],
+            hook: Box::new(|_, _, _| Fate::Deliver),
+            wire: VecDeque::new(),
+        }
+    }
+
+    /// Gives the link another script.
+    pub fn hook(&mut self, hook: impl FnMut(&Heard, Way, usize) -> Fate + 'static) {
+        self.hook = Box::new(hook);
+    }
+
+    /// Loses exactly the `n`-th packet (from 0, counted from here on) on `way`.
+    pub fn lose(&mut self, way: Way, n: usize) {
+        let n = n + self.count[way as usize];
+        self.hook(move |_, on, number| {
+            if on == way && number == n {
+                Fate::Drop
+            } else {
+                Fate::Deliver
+            }
+        });
+    }
+
+    /// The present time.
+    #[must_use]
+    pub const fn now(&self) -> Instant {
+        self.a.now
+    }
+
+    /// Runs until nothing more will happen, at most 100 virtual seconds.
+    pub fn run(&mut self) {
+        self.run_for(100_000_000_000);
+    }
+
+    /// Runs for so many virtual nanoseconds, or until nothing more will happen.
+    pub fn run_for(&mut self, ns: u64) {
+        let end = self.now().after(ns);
+        for _ in 0..10_000_000 {
+            self.send();
+            let next = [
+                self.wire.iter().map(|(at, ..)| *at).min(),
+                self.a.hca.poll_timeout(),
+                self.b.hca.poll_timeout(),
+            ];
+            let Some(at) = next.into_iter().flatten().min().filter(|at| *at <= end) else {
+                if next.into_iter().flatten().next().is_some() {
+                    self.set_time(end);
+                }
+                return;
+            };
+            self.set_time(at.max(self.now()));
+            self.arrive();
+        }
+        assert_eq!(self.now(), end, "the devices never come to rest");
+    }
+
+    fn set_time(&mut self, now: Instant) {
+        self.a.now = now;
+        self.b.now = now;
+    }
+
+    fn send(&mut self) {
+        for way in [Way::ToB, Way::ToA] {
+            let node = match way {
+                Way::ToB => &mut self.a,
+                Way::ToA => &mut self.b,
+            };
+            for heard in node.transmit() {
+                let number = self.count[way as usize];
+                self.count[way as usize] += 1;
+                let at = self.a.now.after(self.latency);
+                let datagram = heard.datagram.clone();
+                match (self.hook)(&heard, way, number) {
+                    Fate::Deliver => self.wire.push_back((at, way, datagram)),
+                    Fate::Drop => {}
+                    Fate::Twice => {
+                        self.wire.push_back((at, way, datagram.clone()));
+                        self.wire.push_back((at, way, datagram));
+                    }
+                    Fate::Late(ns) => self.wire.push_back((at.after(ns), way, datagram)),
+                }
+            }
+        }
+    }
+
+    /// Delivers what is due, and calls the devices whose time has come.
+    fn arrive(&mut self) {
+        let now = self.now();
+        let mut rest = VecDeque::with_capacity(self.wire.len());
+        for (at, way, datagram) in std::mem::take(&mut self.wire) {
+            match way {
+                _ if at > now => rest.push_back((at, way, datagram)),
+                Way::ToB => self.b.receive(&datagram),
+                Way::ToA => self.a.receive(&datagram),
+            }
+        }
+        self.wire = rest;
+        for node in [&mut self.a, &mut self.b] {
+            if node.hca.poll_timeout().is_some_and(|at| at <= now) {
+                node.hca.handle_timeout(now);
+            }
+        }
+    }
+}
+
+impl Default for Pair {
+    fn default() -> Self {
+        Self::new()
+    }
+}

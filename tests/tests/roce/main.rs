@@ -1,0 +1,14 @@
+//! Conformance: what the specification asks of the device, one topic a file.
+//!
+//! ```text
+//! Rig    one device, and a peer that the script plays packet by packet
+//! Pair   two devices, and a link that loses, repeats and reorders
+//! ```
+//!
+//! The specification is the judge: numbers, statuses and states are written out here and not taken
+//! from the device. [RoCEv2 9, E810 11]
+
+#![cfg(test)]
+
+mod admission;
+mod rc_responder;
