@@ -169,7 +169,7 @@ impl Pair {
             self.set_time(at.max(self.now()));
             self.arrive();
         }
-        assert_eq!(self.now(), end, "the devices never come to rest");
+        assert_eq!(self.now(), end, "the devices never come to rest: {:?}", self.count);
     }
 
     fn set_time(&mut self, now: Instant) {

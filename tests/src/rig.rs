@@ -79,6 +79,11 @@ impl Rig {
         }
     }
 
+    /// Goes on with another queue pair with the defaults, on the same device and memory.
+    pub fn renew(&mut self) {
+        self.qp = self.node.connected(&QpSpec::default());
+    }
+
     /// The peer sends a packet; nothing is sent back yet.
     pub fn tell(&mut self, frame: Frame) {
         self.node.inject(self.peer, self.qp, &frame);

@@ -177,6 +177,12 @@ impl Hca {
         &mut self.dev.counters
     }
 
+    /// The state that a queue pair is in; what the driver half was told may be older.
+    #[must_use]
+    pub fn qp_state(&self, qpn: Qpn) -> Option<QpState> {
+        self.qps.by_number(qpn.value()).map(|qp| qp.state)
+    }
+
     /// Settings.
     #[must_use]
     pub const fn config(&self) -> &HcaConfig {

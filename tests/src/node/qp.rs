@@ -154,11 +154,12 @@ const RQ_SHIFT: u8 = 3;
 
 /// The attributes that take a queue pair of this type from one state to the next.
 #[must_use]
-pub fn required(kind: HwQpType, from: QpState, to: QpState) -> AttrMask {
+pub fn required(spec: &QpSpec, from: QpState, to: QpState) -> AttrMask {
     use srdma_core::qp::attr::{QpType, transition};
-    let kind = match kind {
-        HwQpType::RC => QpType::Rc,
-        HwQpType::UC => QpType::Uc,
+    let kind = match (spec.kind, spec.qpn) {
+        (HwQpType::RC, _) => QpType::Rc,
+        (HwQpType::UC, _) => QpType::Uc,
+        (_, 1) => QpType::Gsi,
         _ => QpType::Ud,
     };
     transition(kind, from, to).map_or(AttrMask::NONE, |row| row.required)
@@ -346,11 +347,11 @@ impl Node {
     /// Takes a queue pair from RESET up to `to`.
     #[track_caller]
     pub fn climb(&mut self, qpn: Qpn, to: QpState) {
-        let kind = self.spec_mut(qpn).kind;
+        let spec = self.spec_mut(qpn).clone();
         let ladder = [QpState::Reset, QpState::Init, QpState::Rtr, QpState::Rts];
         for step in ladder.windows(2) {
             let &[from, next] = step else { continue };
-            let mask = required(kind, from, next);
+            let mask = required(&spec, from, next);
             assert!(self.modify(qpn, next, mask), "{qpn:?} to {next}");
             if next == to {
                 return;

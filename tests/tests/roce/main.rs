@@ -12,3 +12,8 @@
 
 mod admission;
 mod rc_responder;
+mod rc_atomic;
+mod rc_loss;
+mod rc_read;
+mod rc_requester;
+mod rc_rnr;

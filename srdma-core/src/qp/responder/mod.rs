@@ -295,8 +295,9 @@ impl Qp {
             }
             self.rsp.fatal = Some((psn, syndrome, ctx.now.after(FATAL_GRACE_NS)));
         }
-        let from_send = packet.info().verb == Verb::Send;
-        let source = if from_send {
+        // What breaks the order of messages, or is not enabled, is the receive side's. [E810 5.6]
+        let order = fault == Fault::Invalid(AeCode::RDMAP_ROE_UNEXPECTED_OPCODE);
+        let source = if order || packet.info().verb == Verb::Send {
             AeSource::RQ
         } else {
             AeSource::INBOUND
