@@ -15,6 +15,7 @@ use crate::hw::cqe::FlushCode;
 use crate::mem::Claim;
 use crate::num::{Msn, Psn, Rkey};
 use crate::qp::flush::Cause;
+use crate::qp::window::packets_of;
 use crate::qp::{Emitted, Qp};
 use crate::tx::TxArena;
 use crate::tx::arena::{MarkKind, Payload};
@@ -49,6 +50,10 @@ pub(crate) struct Replay {
     answer: Answer,
     /// Where the present stream of responses began.
     start: Psn,
+    /// Where it ends: a part that is asked for again may end before the whole.
+    stop: Psn,
+    /// Message bytes up to there.
+    limit: u32,
     /// The next response PSN due.
     next: Psn,
     /// It left whole at least once: the peer may have it, whatever it asked for again.
@@ -63,6 +68,11 @@ impl Replay {
             msn,
             answer,
             start: first,
+            stop: first.add(packets),
+            limit: match answer {
+                Answer::Read { len, .. } => len,
+                _ => 0,
+            },
             next: first,
             left: false,
         }
@@ -251,7 +261,10 @@ impl Qp {
         if !same && len != 0 {
             return false;
         }
+        let skip = u32::try_from(skip).unwrap_or(len);
+        kept.limit = skip.saturating_add(reth.len).min(len);
         kept.start = psn;
+        kept.stop = psn.add(packets_of(kept.limit - skip.min(kept.limit), self.conn.mtu));
         kept.next = psn;
         replies.requeue(number);
         true
@@ -353,7 +366,7 @@ impl Qp {
             return Some(0);
         };
         let psn = replay.next;
-        let left = u32::try_from(replay.end().since(psn)).unwrap_or(1);
+        let left = u32::try_from(replay.stop.since(psn)).unwrap_or(1);
         let aeth = Some(Aeth {
             syndrome: Syndrome::Ack { credits: 31 },
             msn: replay.msn,
@@ -378,14 +391,14 @@ impl Qp {
                     0,
                 )
             }
-            Answer::Read { claim, len, .. } => {
+            Answer::Read { claim, .. } => {
                 emit.bth.opcode = read_opcode(psn == replay.start, left == 1);
                 if emit.bth.opcode == Opcode::RC_READ_RESP_MIDDLE {
                     emit.aeth = None;
                 }
                 let at = u64::try_from(psn.since(replay.first)).unwrap_or(0);
                 let at = at * u64::from(self.conn.mtu);
-                let bytes = u64::from(len)
+                let bytes = u64::from(replay.limit)
                     .saturating_sub(at)
                     .min(u64::from(self.conn.mtu));
                 let Some(pushed) = self.push_read(ctx, arena, &mut emit, claim, (at, bytes), mark)
