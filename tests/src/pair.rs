@@ -169,7 +169,12 @@ impl Pair {
             self.set_time(at.max(self.now()));
             self.arrive();
         }
-        assert_eq!(self.now(), end, "the devices never come to rest: {:?}", self.count);
+        assert_eq!(
+            self.now(),
+            end,
+            "the devices never come to rest: {:?}",
+            self.count
+        );
     }
 
     fn set_time(&mut self, now: Instant) {
@@ -183,7 +188,9 @@ impl Pair {
                 Way::ToB => &mut self.a,
                 Way::ToA => &mut self.b,
             };
-            for heard in node.transmit() {
+            let sent = node.transmit();
+            node.interrupts();
+            for heard in sent {
                 let number = self.count[way as usize];
                 self.count[way as usize] += 1;
                 let at = self.a.now.after(self.latency);
@@ -214,6 +221,7 @@ impl Pair {
         }
         self.wire = rest;
         for node in [&mut self.a, &mut self.b] {
+            node.interrupts();
             if node.hca.poll_timeout().is_some_and(|at| at <= now) {
                 node.hca.handle_timeout(now);
             }

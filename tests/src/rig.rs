@@ -102,7 +102,9 @@ impl Rig {
 
     /// One batch, of which `runs` runs leave.
     pub fn transmit_some(&mut self, runs: usize) -> Vec<Heard> {
-        self.node.transmit_some(runs, Acks::Send).unwrap_or_default()
+        self.node
+            .transmit_some(runs, Acks::Send)
+            .unwrap_or_default()
     }
 
     /// Posts a receive into bytes `offset..offset + len` of the memory.

@@ -133,11 +133,7 @@ impl Node {
     /// Allocates a window and gives its stag.
     pub fn mw(&mut self, kind: StagKind) -> u32 {
         let stag = self.fresh_id() << 8 | 0x11;
-        self.ok(CqpCmd::AllocStag(AllocStag {
-            stag,
-            pd: PD,
-            kind,
-        }));
+        self.ok(CqpCmd::AllocStag(AllocStag { stag, pd: PD, kind }));
         stag
     }
 }

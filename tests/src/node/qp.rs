@@ -5,8 +5,8 @@
 
 use super::{CQ, Node, PD};
 use srdma_core::hca::board::Doorbell;
-use srdma_core::hw::cqp::{CqCmd, ModifySrq, QpCmd, SrqCmd};
 use srdma_core::hw::cqe::FlushCode;
+use srdma_core::hw::cqp::{CqCmd, ModifySrq, QpCmd, SrqCmd};
 use srdma_core::hw::wqe::{ReadWr, RemoteAddr, SendWr, WqeBuf, WrFlags, WriteWr};
 use srdma_core::hw::{CqeInfo, CqpCmd, HwQpState, HwQpType, QpContext, Sge};
 use srdma_core::mem::{Access, HostBuf};
@@ -267,7 +267,11 @@ impl Node {
             qp_type: spec.kind,
             sq_addr: end.sq_buf.addr(),
             sq_quanta: spec.sq_quanta,
-            rq_addr: if spec.srq.is_some() { 0 } else { end.rq_buf.addr() },
+            rq_addr: if spec.srq.is_some() {
+                0
+            } else {
+                end.rq_buf.addr()
+            },
             rq_wqes: spec.rq_wqes,
             rq_shift: RQ_SHIFT,
             send_cq: spec.send_cq,
@@ -512,7 +516,11 @@ impl Node {
         let Some(end) = self.qps.get_mut(&cqe.qpn.value()) else {
             return;
         };
-        let queue = if cqe.sq { &mut end.sends } else { &mut end.recvs };
+        let queue = if cqe.sq {
+            &mut end.sends
+        } else {
+            &mut end.recvs
+        };
         let (mut last, mut first) = (None, true);
         if let Some(code) = cqe.flush_code() {
             for posted in queue.drain(..) {

@@ -51,7 +51,11 @@ fn versions_but_zero_are_dropped() {
     for version in 1..16 {
         let mut rig = Rig::rc();
         assert!(!taken(&mut rig, b"hello", |bytes| bytes[1] |= version));
-        assert_eq!(rig.hear(send_only(RQ_PSN, b"x").ack()).len(), 1, "as before");
+        assert_eq!(
+            rig.hear(send_only(RQ_PSN, b"x").ack()).len(),
+            1,
+            "as before"
+        );
     }
 }
 
@@ -72,7 +76,10 @@ fn lengths_and_pads_that_cannot_be_are_dropped() {
     let mut rig = Rig::rc();
     assert!(!taken(&mut rig, b"hello", |bytes| bytes.push(0)));
     let mut rig = Rig::rc();
-    assert!(!taken(&mut rig, b"", |bytes| bytes[1] |= 0x30), "pad without payload");
+    assert!(
+        !taken(&mut rig, b"", |bytes| bytes[1] |= 0x30),
+        "pad without payload"
+    );
     // A WRITE_ONLY that ends inside its RETH.
     let mut rig = Rig::rc();
     assert!(!taken(&mut rig, b"12345678", |bytes| bytes[0] = 0x0a));
@@ -123,7 +130,10 @@ fn a_bad_icrc_changes_nothing() {
     // proves: roce-38, e810-34
     let mut rig = Rig::rc();
     rig.recv(0, 64);
-    let good = send_only(RQ_PSN, b"hello, world").ack().to(rig.qp).bytes(&flow(&rig));
+    let good = send_only(RQ_PSN, b"hello, world")
+        .ack()
+        .to(rig.qp)
+        .bytes(&flow(&rig));
     for at in 0..good.len() * 8 {
         if at / 8 == 4 {
             continue; // F, B and reserved bits are not covered.
@@ -132,8 +142,15 @@ fn a_bad_icrc_changes_nothing() {
         bytes[at / 8] ^= 1 << (at % 8);
         let before = rig.counter("icrc_error") + malformed(&rig);
         rig.node.receive_bytes(rig.peer, bytes);
-        assert_eq!(rig.counter("icrc_error") + malformed(&rig), before + 1, "once");
-        assert!(rig.transmit().is_empty() && rig.poll().is_empty(), "bit {at}");
+        assert_eq!(
+            rig.counter("icrc_error") + malformed(&rig),
+            before + 1,
+            "once"
+        );
+        assert!(
+            rig.transmit().is_empty() && rig.poll().is_empty(),
+            "bit {at}"
+        );
     }
     rig.node.receive_bytes(rig.peer, good);
     assert_eq!(rig.done(), [('r', 0, None)]);
@@ -141,7 +158,9 @@ fn a_bad_icrc_changes_nothing() {
 
 fn malformed(rig: &Rig) -> u64 {
     let counters = rig.node.hca.counters();
-    let kinds = counters.iter().filter(|(name, _)| name.starts_with("malformed"));
+    let kinds = counters
+        .iter()
+        .filter(|(name, _)| name.starts_with("malformed"));
     kinds.map(|(_, count)| count).sum()
 }
 
@@ -152,12 +171,17 @@ fn a_foreign_source_is_dropped() {
     rig.recv(0, 64);
     for ip in ["10.0.0.3", "10.0.0.1", "192.0.2.2"] {
         let foreign = SocketAddr::new(ip.parse().unwrap(), 0xc123);
-        rig.node.inject(foreign, rig.qp, &send_only(RQ_PSN, b"x").ack());
-        rig.node.inject(foreign, rig.qp, &send_only(RQ_PSN + 5, b"x").ack());
+        rig.node
+            .inject(foreign, rig.qp, &send_only(RQ_PSN, b"x").ack());
+        rig.node
+            .inject(foreign, rig.qp, &send_only(RQ_PSN + 5, b"x").ack());
         assert!(rig.transmit().is_empty());
     }
     assert_eq!(rig.counter("wrong_source"), 6);
-    assert_eq!(answers(&rig.hear(send_only(RQ_PSN, b"x").ack())), [(0x11, RQ_PSN, 0x1f)]);
+    assert_eq!(
+        answers(&rig.hear(send_only(RQ_PSN, b"x").ack())),
+        [(0x11, RQ_PSN, 0x1f)]
+    );
 }
 
 #[test]
@@ -166,11 +190,17 @@ fn partition_and_queue_keys_must_match() {
     let mut rig = Rig::rc();
     rig.recv(0, 64);
     for pkey in [0x1234, 0xfffe, 0x0000] {
-        assert!(rig.hear(send_only(RQ_PSN, b"x").ack().pkey(pkey)).is_empty());
+        assert!(
+            rig.hear(send_only(RQ_PSN, b"x").ack().pkey(pkey))
+                .is_empty()
+        );
     }
     assert_eq!(rig.counter("bad_pkey"), 3);
     // A limited member may speak to a full one.
-    assert_eq!(rig.hear(send_only(RQ_PSN, b"x").ack().pkey(0x7fff)).len(), 1);
+    assert_eq!(
+        rig.hear(send_only(RQ_PSN, b"x").ack().pkey(0x7fff)).len(),
+        1
+    );
 
     let mut rig = Rig::ud();
     rig.recv(0, 256);
@@ -208,7 +238,10 @@ fn numbers_zero_and_one_are_special() {
 fn an_opcode_of_another_service_is_dropped() {
     let mut rig = Rig::rc();
     rig.recv(0, 64);
-    assert!(rig.hear(srdma_tests::wire_dsl::uc(send_only(RQ_PSN, b"x").ack())).is_empty());
+    assert!(
+        rig.hear(srdma_tests::wire_dsl::uc(send_only(RQ_PSN, b"x").ack()))
+            .is_empty()
+    );
     assert!(rig.hear(datagram(RQ_PSN, 0x1234_5678, 1, b"x")).is_empty());
     assert_eq!(rig.counter("wrong_service"), 2);
     let mut rig = Rig::ud();

@@ -11,9 +11,9 @@
 #![cfg(test)]
 
 mod admission;
-mod rc_responder;
 mod rc_atomic;
 mod rc_loss;
 mod rc_read;
 mod rc_requester;
+mod rc_responder;
 mod rc_rnr;

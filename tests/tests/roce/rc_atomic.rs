@@ -84,7 +84,10 @@ fn the_old_value_is_written_in_the_hosts_order() {
     let heard = rig.transmit();
     assert_eq!(brief(&heard), [(0x14, SQ_PSN)]);
     let eth = heard[0].head.atomic.unwrap();
-    assert_eq!((eth.addr, eth.rkey, eth.swap_add, eth.compare), (0x1000, Rkey(0x99), 3, 0));
+    assert_eq!(
+        (eth.addr, eth.rkey, eth.swap_add, eth.compare),
+        (0x1000, Rkey(0x99), 3, 0)
+    );
     rig.tell(atomic_ack(SQ_PSN, 0x0102_0304_0506_0708));
     assert_eq!(rig.mem.word(64), 0x0102_0304_0506_0708);
     assert_eq!(rig.done(), [('s', 0, None)]);
@@ -129,7 +132,8 @@ fn atomics_of_several_queue_pairs_add_up() {
         let local = (pair.ma.at(8 * n), pair.ma.lkey());
         pair.a.fetch_add(qa, local, shared.0, shared.1, 1);
         let local = (pair.mb.at(4096 + 8 * n), pair.mb.lkey());
-        pair.b.fetch_add(qb, local, pair.ma.at(1 << 16), pair.ma.rkey(), 1);
+        pair.b
+            .fetch_add(qb, local, pair.ma.at(1 << 16), pair.ma.rkey(), 1);
     }
     pair.run();
     assert_eq!(pair.mb.word(0), 200);
@@ -142,7 +146,7 @@ fn atomics_of_several_queue_pairs_add_up() {
 #[test]
 fn atomics_are_done_once_whatever_is_lost_or_doubled() {
     // proves: roce-148, roce-149
-    for seed in 0..20 {
+    for seed in 0..100 {
         let mut rng = fastrand::Rng::with_seed(seed);
         let mut pair = Pair::new();
         let mut lost = 0;

@@ -15,8 +15,14 @@ fn work(pair: &mut Pair) {
     for _ in 0..2 {
         pair.b.recv(pair.qb, &[pair.mb.sge(0, 10_000)]);
         pair.a.send(qa, &[pair.ma.sge(0, 10_000)]);
-        pair.a.write(qa, &[pair.ma.sge(0, 10_000)], pair.mb.at(16_384), key);
-        pair.a.read(qa, &[pair.ma.sge(1 << 17, 10_000)], pair.mb.at(1 << 19), key);
+        pair.a
+            .write(qa, &[pair.ma.sge(0, 10_000)], pair.mb.at(16_384), key);
+        pair.a.read(
+            qa,
+            &[pair.ma.sge(1 << 17, 10_000)],
+            pair.mb.at(1 << 19),
+            key,
+        );
         let local = (pair.ma.at(1 << 18), pair.ma.lkey());
         pair.a.fetch_add(qa, local, pair.mb.at(1 << 18), key, 1);
     }
@@ -32,7 +38,11 @@ fn all_done(pair: &mut Pair, what: &str) {
     let sent = pair.ma.read(0, 10_000);
     assert_eq!(pair.mb.read(0, 10_000), sent, "{what}");
     assert_eq!(pair.mb.read(16_384, 10_000), sent, "{what}");
-    assert_eq!(pair.ma.read(1 << 17, 10_000), pair.mb.read(1 << 19, 10_000), "{what}");
+    assert_eq!(
+        pair.ma.read(1 << 17, 10_000),
+        pair.mb.read(1 << 19, 10_000),
+        "{what}"
+    );
     assert_eq!(pair.mb.word(1 << 18), 2, "{what}: the atomics, once each");
     assert_eq!(pair.ma.word(1 << 18), 1, "{what}");
     assert_eq!(pair.a.state(pair.qa), QpState::Rts);
@@ -47,7 +57,10 @@ fn nothing_is_sent_twice_without_loss() {
     all_done(&mut pair, "no loss");
     assert_eq!(pair.count[Way::ToB as usize], 2 * (10 + 10 + 1 + 1));
     let counters = pair.a.hca.counters();
-    assert_eq!((counters.ack_timeouts, counters.completer_retry_err), (0, 0));
+    assert_eq!(
+        (counters.ack_timeouts, counters.completer_retry_err),
+        (0, 0)
+    );
 }
 
 #[test]
@@ -83,7 +96,7 @@ fn everything_doubled_is_done_once() {
 #[test]
 fn chance_is_survived() {
     // proves: roce-144, roce-148, roce-149
-    for seed in 0..40 {
+    for seed in 0..100 {
         let mut rng = fastrand::Rng::with_seed(seed);
         let mut pair = Pair::new();
         pair.hook(move |_, _, _| match rng.u32(..1000) {
@@ -119,7 +132,10 @@ fn silence_ends_in_the_last_retry() {
     assert_eq!(rig.state(), QpState::Err);
     let done = rig.done();
     let sends: Vec<_> = done.iter().filter(|wc| wc.0 == 's').collect();
-    assert_eq!(sends, [&('s', 0, Some(8)), &('s', 1, Some(1)), &('s', 2, Some(1))]);
+    assert_eq!(
+        sends,
+        [&('s', 0, Some(8)), &('s', 1, Some(1)), &('s', 2, Some(1))]
+    );
     assert!(done.contains(&('r', 0, Some(1))));
     let event = rig.node.aes()[0];
     assert_eq!((event.code.0, event.source.0), (0x50a, 5));

@@ -77,7 +77,10 @@ fn writes_announce_themselves_in_their_first_packet() {
     let sge = rig.mem.sge(0, 2500);
     rig.node.write(rig.qp, &[sge], 0x1234, Rkey(0x77));
     let heard = rig.transmit();
-    assert_eq!(brief(&heard), [(6, SQ_PSN), (7, SQ_PSN + 1), (8, SQ_PSN + 2)]);
+    assert_eq!(
+        brief(&heard),
+        [(6, SQ_PSN), (7, SQ_PSN + 1), (8, SQ_PSN + 2)]
+    );
     let reth = heard[0].head.reth.unwrap();
     assert_eq!((reth.addr, reth.rkey, reth.len), (0x1234, Rkey(0x77), 2500));
     let got: Vec<u8> = heard.iter().flat_map(|h| h.payload.clone()).collect();
@@ -180,7 +183,14 @@ fn acknowledgements_of_nothing_have_no_effect() {
     rig.transmit();
     rig.tell(ack(SQ_PSN));
     assert_eq!(rig.done().len(), 1);
-    for psn in [SQ_PSN + 2, SQ_PSN + 3, SQ_PSN, SQ_PSN - 1, SQ_PSN + (1 << 22), 0x00ff_ffff] {
+    for psn in [
+        SQ_PSN + 2,
+        SQ_PSN + 3,
+        SQ_PSN,
+        SQ_PSN - 1,
+        SQ_PSN + (1 << 22),
+        0x00ff_ffff,
+    ] {
         rig.tell(ack(psn));
         rig.tell(nak(psn, NakCode::REMOTE_ACCESS));
         assert!(rig.transmit().is_empty(), "{psn:#x}");
@@ -244,7 +254,10 @@ fn fatal_naks_name_the_request_and_the_reason() {
         assert_eq!(done[1], ('s', 1, Some(flush)), "{code:?}");
         let mut rest = done[2..].to_vec();
         rest.sort_unstable();
-        assert_eq!(rest, [('r', 0, general), ('s', 2, general), ('s', 3, general)]);
+        assert_eq!(
+            rest,
+            [('r', 0, general), ('s', 2, general), ('s', 3, general)]
+        );
         assert_eq!(rig.state(), QpState::Err);
         let events = rig.node.aes();
         assert_eq!(events.len(), 1);
@@ -289,7 +302,10 @@ fn a_fence_waits_for_reads_and_atomics() {
     send(&mut rig, fence);
     send(&mut rig, WrFlags::SIGNALED);
     assert_eq!(psns(&rig.transmit()), [SQ_PSN, SQ_PSN + 1, SQ_PSN + 2]);
-    assert!(rig.hear(read_response(SQ_PSN + 1, true, true, &[0; 8])).is_empty());
+    assert!(
+        rig.hear(read_response(SQ_PSN + 1, true, true, &[0; 8]))
+            .is_empty()
+    );
     let rest = rig.hear(atomic_ack(SQ_PSN + 2, 0));
     assert_eq!(psns(&rest), [SQ_PSN + 3, SQ_PSN + 4]);
     // A SEND before it does not hold it up.
@@ -303,13 +319,17 @@ fn a_fence_waits_for_reads_and_atomics() {
 fn a_local_fence_and_an_invalidate_wait_for_everything() {
     // proves: roce-65
     let mut rig = Rig::rc();
-    let mem = rig.node.mem(4096);
+    let window = rig.node.mw(StagKind::Mw2);
     send(&mut rig, WrFlags::SIGNALED);
     let mut wqe = WqeBuf::new();
-    wqe.local_invalidate(WrFlags::SIGNALED, mem.stag);
+    wqe.local_invalidate(WrFlags::SIGNALED, window);
     rig.node.post(rig.qp, &wqe);
     send(&mut rig, WrFlags::SIGNALED);
-    assert_eq!(psns(&rig.transmit()), [SQ_PSN], "the key may still be in use");
+    assert_eq!(
+        psns(&rig.transmit()),
+        [SQ_PSN],
+        "the key may still be in use"
+    );
     let heard = rig.hear(ack(SQ_PSN));
     assert_eq!(psns(&heard), [SQ_PSN + 1], "no number for local work");
     rig.tell(ack(SQ_PSN + 1));
@@ -335,7 +355,8 @@ fn inline_data_is_in_the_request() {
     let mut wqe = WqeBuf::new();
     for len in [0, 1, 8, 9, 39, 40, 70, 101] {
         let mut buffer = pattern(len, 1);
-        wqe.send_inline(&send_wr(WrFlags::SIGNALED), &buffer).unwrap();
+        wqe.send_inline(&send_wr(WrFlags::SIGNALED), &buffer)
+            .unwrap();
         rig.node.post_quietly(rig.qp, &wqe);
         buffer.fill(0xee);
     }
@@ -354,7 +375,10 @@ fn messages_of_no_bytes_need_neither_memory_nor_key() {
     rig.node.write(rig.qp, &[], 0xdead, Rkey(0x0bad_0bad));
     rig.node.read(rig.qp, &[], 0xdead, Rkey(0x0bad_0bad));
     let heard = rig.transmit();
-    assert_eq!(brief(&heard), [(4, SQ_PSN), (0x0a, SQ_PSN + 1), (0x0c, SQ_PSN + 2)]);
+    assert_eq!(
+        brief(&heard),
+        [(4, SQ_PSN), (0x0a, SQ_PSN + 1), (0x0c, SQ_PSN + 2)]
+    );
     assert!(heard.iter().all(|h| h.payload.is_empty()));
     rig.tell(ack(SQ_PSN + 1));
     rig.tell(read_response(SQ_PSN + 2, true, true, b""));
@@ -385,7 +409,10 @@ fn a_local_key_that_does_not_fit_ends_the_requester() {
         assert_eq!(psns(&rig.transmit()), [SQ_PSN], "what was before leaves");
         assert!(rig.done().is_empty(), "its turn to fail comes after");
         rig.tell(ack(SQ_PSN));
-        assert_eq!(rig.done(), [('s', 0, None), ('s', 1, Some(2)), ('s', 2, Some(1))]);
+        assert_eq!(
+            rig.done(),
+            [('s', 0, None), ('s', 1, Some(2)), ('s', 2, Some(1))]
+        );
         assert_eq!(rig.state(), QpState::Err);
         let event = rig.node.aes()[0];
         assert_eq!((event.code.0, event.source), (code, AeSource::SQ));
@@ -406,7 +433,11 @@ fn a_request_that_makes_no_sense_ends_the_requester() {
         assert!(rig.transmit().is_empty());
         assert_eq!(rig.done(), [('s', 0, Some(4))], "{op:#x}");
         let event = rig.node.aes()[0];
-        assert_eq!((event.code.0, event.source), (0x20a, AeSource::SQ), "{op:#x}");
+        assert_eq!(
+            (event.code.0, event.source),
+            (0x20a, AeSource::SQ),
+            "{op:#x}"
+        );
     }
 }
 
@@ -438,7 +469,8 @@ fn a_nop_completes_and_padding_does_not() {
     let mut wqe = WqeBuf::new();
     for _ in 0..3 {
         // Five quanta each: three of them do not fit the chunks without padding.
-        wqe.send_inline(&send_wr(WrFlags::SIGNALED), &[1; 101]).unwrap();
+        wqe.send_inline(&send_wr(WrFlags::SIGNALED), &[1; 101])
+            .unwrap();
         rig.node.post(rig.qp, &wqe);
         wqe.nop(WrFlags::SIGNALED);
         rig.node.post(rig.qp, &wqe);

@@ -45,10 +45,16 @@ fn a_gap_draws_one_nak_and_changes_nothing() {
     assert!(rig.poll().is_empty());
     // The NAK may have been lost: it is repeated after a while, when something comes.
     rig.node.advance(1_100_000);
-    assert_eq!(answers(&rig.hear(send_only(RQ_PSN + 4, b"four").ack())), nak);
+    assert_eq!(
+        answers(&rig.hear(send_only(RQ_PSN + 4, b"four").ack())),
+        nak
+    );
     assert!(rig.hear(send_only(RQ_PSN + 5, b"five").ack()).is_empty());
     // Nothing was changed, and the next gap is a gap of its own.
-    assert_eq!(answers(&rig.hear(send_only(RQ_PSN, b"zero").ack())), [(0x11, RQ_PSN, 0x1f)]);
+    assert_eq!(
+        answers(&rig.hear(send_only(RQ_PSN, b"zero").ack())),
+        [(0x11, RQ_PSN, 0x1f)]
+    );
     assert_eq!(rig.done(), [('r', 0, None)]);
     let nak = [(0x11, RQ_PSN + 1, 0x60)];
     assert_eq!(answers(&rig.hear(send_only(RQ_PSN + 2, b"two").ack())), nak);
@@ -64,7 +70,10 @@ fn a_nak_comes_after_what_is_due_before_it() {
     let heard = answers(&rig.transmit());
     let psns: Vec<u32> = heard.iter().map(|(_, psn, _)| *psn).collect();
     assert_eq!(psns, [RQ_PSN, RQ_PSN + 1, RQ_PSN + 2, RQ_PSN + 4]);
-    assert_eq!(heard[3].2, 0x60, "the NAK stands for the acknowledgement too");
+    assert_eq!(
+        heard[3].2, 0x60,
+        "the NAK stands for the acknowledgement too"
+    );
 }
 
 #[test]
@@ -115,9 +124,15 @@ fn half_the_range_back_is_a_duplicate() {
     rig.recv(0, 64);
     rig.hear(send_only(RQ_PSN, b"x").ack());
     let half = (RQ_PSN + 1).wrapping_sub(1 << 23) & 0x00ff_ffff;
-    assert_eq!(answers(&rig.hear(send_only(half, b"x").ack())), [(0x11, RQ_PSN, 0x1f)]);
+    assert_eq!(
+        answers(&rig.hear(send_only(half, b"x").ack())),
+        [(0x11, RQ_PSN, 0x1f)]
+    );
     let ahead = half.wrapping_sub(1) & 0x00ff_ffff;
-    assert_eq!(answers(&rig.hear(send_only(ahead, b"x").ack())), [(0x11, RQ_PSN + 1, 0x60)]);
+    assert_eq!(
+        answers(&rig.hear(send_only(ahead, b"x").ack())),
+        [(0x11, RQ_PSN + 1, 0x60)]
+    );
 }
 
 #[test]
@@ -129,9 +144,15 @@ fn psns_wrap_at_the_responder() {
     });
     for psn in [0x00ff_fffe, 0x00ff_ffff, 0, 1] {
         rig.recv(0, 64);
-        assert_eq!(answers(&rig.hear(send_only(psn, b"x").ack())), [(0x11, psn, 0x1f)]);
+        assert_eq!(
+            answers(&rig.hear(send_only(psn, b"x").ack())),
+            [(0x11, psn, 0x1f)]
+        );
     }
-    assert_eq!(answers(&rig.hear(send_only(0x00ff_ffff, b"x").ack())), [(0x11, 1, 0x1f)]);
+    assert_eq!(
+        answers(&rig.hear(send_only(0x00ff_ffff, b"x").ack())),
+        [(0x11, 1, 0x1f)]
+    );
     assert_eq!(rig.poll().len(), 4);
 }
 
@@ -145,11 +166,23 @@ fn the_message_number_counts_messages() {
     assert_eq!(gap[0].msn(), Some(0), "none is complete");
     rig.tell(send_first(RQ_PSN, &[1; MTU]).ack());
     assert_eq!(rig.transmit()[0].msn(), Some(0), "still none");
-    assert_eq!(rig.hear(send_last(RQ_PSN + 1, b"x").ack())[0].msn(), Some(1));
+    assert_eq!(
+        rig.hear(send_last(RQ_PSN + 1, b"x").ack())[0].msn(),
+        Some(1)
+    );
     let (at, key) = (rig.mem.at(0), rig.mem.rkey());
-    assert_eq!(rig.hear(fetch_add(RQ_PSN + 2, at, key, 1))[0].msn(), Some(2));
-    assert_eq!(rig.hear(read_request(RQ_PSN + 3, at, key, 8))[0].msn(), Some(3));
-    assert_eq!(rig.hear(write_only(RQ_PSN + 4, at, key, b"x").ack())[0].msn(), Some(4));
+    assert_eq!(
+        rig.hear(fetch_add(RQ_PSN + 2, at, key, 1))[0].msn(),
+        Some(2)
+    );
+    assert_eq!(
+        rig.hear(read_request(RQ_PSN + 3, at, key, 8))[0].msn(),
+        Some(3)
+    );
+    assert_eq!(
+        rig.hear(write_only(RQ_PSN + 4, at, key, b"x").ack())[0].msn(),
+        Some(4)
+    );
     assert_eq!(Msn::new(0x00ff_ffff).next(), Msn::new(0));
 }
 
@@ -175,13 +208,23 @@ fn without_a_receive_the_peer_waits() {
     assert_eq!(answers(&rig.hear(send_only(RQ_PSN, b"zero").ack())), rnr);
     for ns in [0, 2_000_000] {
         rig.node.advance(ns);
-        assert!(rig.hear(send_only(RQ_PSN + 1, b"one").ack()).is_empty(), "no NAK now");
+        assert!(
+            rig.hear(send_only(RQ_PSN + 1, b"one").ack()).is_empty(),
+            "no NAK now"
+        );
     }
-    assert_eq!(answers(&rig.hear(send_only(RQ_PSN, b"zero").ack())), rnr, "still none");
+    assert_eq!(
+        answers(&rig.hear(send_only(RQ_PSN, b"zero").ack())),
+        rnr,
+        "still none"
+    );
     assert_eq!(rig.state(), QpState::Rts);
     // A receive is found without a doorbell.
     rig.recv(0, 64);
-    assert_eq!(answers(&rig.hear(send_only(RQ_PSN, b"zero").ack())), [(0x11, RQ_PSN, 0x1f)]);
+    assert_eq!(
+        answers(&rig.hear(send_only(RQ_PSN, b"zero").ack())),
+        [(0x11, RQ_PSN, 0x1f)]
+    );
     assert_eq!(rig.done(), [('r', 0, None)]);
     assert!(rig.aes().is_empty());
 }
@@ -197,9 +240,16 @@ fn write_with_immediate_takes_a_receive_at_its_last_packet() {
     rig.tell(write_first(RQ_PSN, at, key, len, &data[..MTU]));
     rig.tell(write_middle(RQ_PSN + 1, &data[MTU..2 * MTU]));
     let last = write_last_imm(RQ_PSN + 2, &data[2 * MTU..], imm).ack();
-    assert_eq!(answers(&rig.hear(last.clone())), [(0x11, RQ_PSN + 2, 0x20 | 12)]);
+    assert_eq!(
+        answers(&rig.hear(last.clone())),
+        [(0x11, RQ_PSN + 2, 0x20 | 12)]
+    );
     rig.recv(0, 64);
-    assert_eq!(answers(&rig.hear(last)), [(0x11, RQ_PSN + 2, 0x1f)], "only that one again");
+    assert_eq!(
+        answers(&rig.hear(last)),
+        [(0x11, RQ_PSN + 2, 0x1f)],
+        "only that one again"
+    );
     let wc = rig.poll()[0];
     assert_eq!((wc.status, wc.cqe.len, wc.cqe.op), (None, len, 0x09));
     assert_eq!(wc.cqe.imm.map(u32::to_be_bytes), Some(imm));
@@ -214,7 +264,11 @@ fn write_with_immediate_takes_a_receive_at_its_last_packet() {
 #[test]
 fn a_message_scatters_over_its_receive() {
     let mut rig = Rig::rc();
-    let sges = [rig.mem.sge(0, 1000), rig.mem.sge(8000, 1), rig.mem.sge(5000, 3000)];
+    let sges = [
+        rig.mem.sge(0, 1000),
+        rig.mem.sge(8000, 1),
+        rig.mem.sge(5000, 3000),
+    ];
     rig.node.recv(rig.qp, &sges);
     let data = pattern(2 * MTU + 7, 9);
     rig.tell(send_first(RQ_PSN, &data[..MTU]));
@@ -294,14 +348,46 @@ fn opcodes_out_of_sequence_are_refused() {
     invalid(|_| vec![send_last(RQ_PSN, b"x")], 0x312, GENERAL);
     invalid(|_| vec![write_middle(RQ_PSN, &[0; MTU])], 0x312, GENERAL);
     invalid(|_| vec![write_last(RQ_PSN, b"x")], 0x312, GENERAL);
-    invalid(|r| vec![write(r), send_middle(RQ_PSN + 1, &[0; MTU])], 0x312, GENERAL);
-    invalid(|r| vec![write(r), send_last(RQ_PSN + 1, b"x")], 0x312, GENERAL);
-    invalid(|r| vec![write(r), send_only(RQ_PSN + 1, b"x")], 0x312, GENERAL);
-    invalid(|r| vec![write(r), write_only(RQ_PSN + 1, 0, Rkey(0), b"")], 0x312, GENERAL);
-    invalid(|r| vec![first(r), write_middle(RQ_PSN + 1, &[0; MTU])], 0x312, REM_INV_REQ);
-    invalid(|r| vec![first(r), send_first(RQ_PSN + 1, &[0; MTU])], 0x312, REM_INV_REQ);
-    invalid(|r| vec![first(r), read_request(RQ_PSN + 1, 0, Rkey(0), 0)], 0x312, REM_INV_REQ);
-    invalid(|r| vec![first(r), fetch_add(RQ_PSN + 1, 0, Rkey(0), 0)], 0x312, REM_INV_REQ);
+    invalid(
+        |r| vec![write(r), send_middle(RQ_PSN + 1, &[0; MTU])],
+        0x312,
+        GENERAL,
+    );
+    invalid(
+        |r| vec![write(r), send_last(RQ_PSN + 1, b"x")],
+        0x312,
+        GENERAL,
+    );
+    invalid(
+        |r| vec![write(r), send_only(RQ_PSN + 1, b"x")],
+        0x312,
+        GENERAL,
+    );
+    invalid(
+        |r| vec![write(r), write_only(RQ_PSN + 1, 0, Rkey(0), b"")],
+        0x312,
+        GENERAL,
+    );
+    invalid(
+        |r| vec![first(r), write_middle(RQ_PSN + 1, &[0; MTU])],
+        0x312,
+        REM_INV_REQ,
+    );
+    invalid(
+        |r| vec![first(r), send_first(RQ_PSN + 1, &[0; MTU])],
+        0x312,
+        REM_INV_REQ,
+    );
+    invalid(
+        |r| vec![first(r), read_request(RQ_PSN + 1, 0, Rkey(0), 0)],
+        0x312,
+        REM_INV_REQ,
+    );
+    invalid(
+        |r| vec![first(r), fetch_add(RQ_PSN + 1, 0, Rkey(0), 0)],
+        0x312,
+        REM_INV_REQ,
+    );
 }
 
 #[test]
@@ -309,19 +395,55 @@ fn lengths_against_the_mtu_are_refused() {
     // proves: roce-96, roce-97, roce-98
     let code = 0x312;
     let first = |_: &Rig| send_first(RQ_PSN, &[0; MTU]);
-    invalid(|_| vec![send_first(RQ_PSN, &[0; MTU - 4])], code, REM_INV_REQ);
-    invalid(|_| vec![send_first(RQ_PSN, &[0; MTU + 4])], code, REM_INV_REQ);
-    invalid(|_| vec![send_first(RQ_PSN, &[0; MTU - 1])], code, REM_INV_REQ);
-    invalid(|r| vec![first(r), send_middle(RQ_PSN + 1, &[0; 8])], code, REM_INV_REQ);
-    invalid(|r| vec![first(r), send_last(RQ_PSN + 1, &[])], code, REM_INV_REQ);
-    invalid(|r| vec![first(r), send_last(RQ_PSN + 1, &[0; MTU + 4])], code, REM_INV_REQ);
-    invalid(|_| vec![send_only(RQ_PSN, &[0; MTU + 4])], code, REM_INV_REQ);
+    invalid(
+        |_| vec![send_first(RQ_PSN, &[0; MTU - 4])],
+        code,
+        REM_INV_REQ,
+    );
+    invalid(
+        |_| vec![send_first(RQ_PSN, &[0; MTU + 4])],
+        code,
+        REM_INV_REQ,
+    );
+    invalid(
+        |_| vec![send_first(RQ_PSN, &[0; MTU - 1])],
+        code,
+        REM_INV_REQ,
+    );
+    invalid(
+        |r| vec![first(r), send_middle(RQ_PSN + 1, &[0; 8])],
+        code,
+        REM_INV_REQ,
+    );
+    invalid(
+        |r| vec![first(r), send_last(RQ_PSN + 1, &[])],
+        code,
+        REM_INV_REQ,
+    );
+    invalid(
+        |r| vec![first(r), send_last(RQ_PSN + 1, &[0; MTU + 4])],
+        code,
+        REM_INV_REQ,
+    );
+    invalid(
+        |_| vec![send_only(RQ_PSN, &[0; MTU + 4])],
+        code,
+        REM_INV_REQ,
+    );
     let write = |rig: &Rig, len: usize| {
         write_first(RQ_PSN, rig.mem.at(0), rig.mem.rkey(), 3000, &vec![0; len])
     };
     invalid(|r| vec![write(r, MTU - 4)], code, GENERAL);
-    invalid(|r| vec![write(r, MTU), write_middle(RQ_PSN + 1, &[0; 4])], code, GENERAL);
-    invalid(|r| vec![write(r, MTU), write_last(RQ_PSN + 1, &[])], code, GENERAL);
+    invalid(
+        |r| vec![write(r, MTU), write_middle(RQ_PSN + 1, &[0; 4])],
+        code,
+        GENERAL,
+    );
+    invalid(
+        |r| vec![write(r, MTU), write_last(RQ_PSN + 1, &[])],
+        code,
+        GENERAL,
+    );
     invalid(
         |r| vec![write_only(RQ_PSN, r.mem.at(0), r.mem.rkey(), &[0; MTU + 4])],
         code,
@@ -333,16 +455,34 @@ fn lengths_against_the_mtu_are_refused() {
 fn writes_that_are_not_what_they_announced_are_refused() {
     // proves: roce-99, roce-100
     let write = |rig: &Rig, len: u32, payload: usize| {
-        write_first(RQ_PSN, rig.mem.at(0), rig.mem.rkey(), len, &vec![0; payload])
+        write_first(
+            RQ_PSN,
+            rig.mem.at(0),
+            rig.mem.rkey(),
+            len,
+            &vec![0; payload],
+        )
     };
     let only = Opcode::RC_WRITE_ONLY;
     invalid(|r| vec![write(r, 8, 4).op(only)], 0x314, GENERAL);
     invalid(|r| vec![write(r, 8, 12).op(only)], 0x314, GENERAL);
     invalid(|r| vec![write(r, 8, 0).op(only)], 0x314, GENERAL);
     invalid(|r| vec![write(r, 1024, MTU)], 0x314, GENERAL);
-    invalid(|r| vec![write(r, 1030, MTU), write_last(RQ_PSN + 1, &[0; 5])], 0x314, GENERAL);
-    invalid(|r| vec![write(r, 1030, MTU), write_last(RQ_PSN + 1, &[0; 7])], 0x314, GENERAL);
-    invalid(|r| vec![write(r, 2048, MTU), write_middle(RQ_PSN + 1, &[0; MTU])], 0x314, GENERAL);
+    invalid(
+        |r| vec![write(r, 1030, MTU), write_last(RQ_PSN + 1, &[0; 5])],
+        0x314,
+        GENERAL,
+    );
+    invalid(
+        |r| vec![write(r, 1030, MTU), write_last(RQ_PSN + 1, &[0; 7])],
+        0x314,
+        GENERAL,
+    );
+    invalid(
+        |r| vec![write(r, 2048, MTU), write_middle(RQ_PSN + 1, &[0; MTU])],
+        0x314,
+        GENERAL,
+    );
     let long = (1 << 31) + 1;
     invalid(|r| vec![write(r, long, MTU)], 0x314, GENERAL);
     invalid(
@@ -357,12 +497,24 @@ fn operations_that_the_queue_pair_does_not_allow_are_refused() {
     // proves: roce-101, roce-102
     type Make = fn(&Rig) -> Frame;
     let ops: [(Access, Make); 6] = [
-        (Access::REMOTE_WRITE, |r| write_only(RQ_PSN, r.mem.at(0), r.mem.rkey(), b"x")),
-        (Access::REMOTE_WRITE, |r| atomic_write(RQ_PSN, r.mem.at(0), r.mem.rkey(), [1; 8])),
-        (Access::REMOTE_READ, |r| read_request(RQ_PSN, r.mem.at(0), r.mem.rkey(), 8)),
-        (Access::REMOTE_ATOMIC, |r| fetch_add(RQ_PSN, r.mem.at(0), r.mem.rkey(), 1)),
-        (Access::REMOTE_ATOMIC, |r| compare_swap(RQ_PSN, r.mem.at(0), r.mem.rkey(), 1, 2)),
-        (Access::FLUSH_GLOBAL, |r| flush(RQ_PSN, r.mem.at(0), r.mem.rkey(), 8)),
+        (Access::REMOTE_WRITE, |r| {
+            write_only(RQ_PSN, r.mem.at(0), r.mem.rkey(), b"x")
+        }),
+        (Access::REMOTE_WRITE, |r| {
+            atomic_write(RQ_PSN, r.mem.at(0), r.mem.rkey(), [1; 8])
+        }),
+        (Access::REMOTE_READ, |r| {
+            read_request(RQ_PSN, r.mem.at(0), r.mem.rkey(), 8)
+        }),
+        (Access::REMOTE_ATOMIC, |r| {
+            fetch_add(RQ_PSN, r.mem.at(0), r.mem.rkey(), 1)
+        }),
+        (Access::REMOTE_ATOMIC, |r| {
+            compare_swap(RQ_PSN, r.mem.at(0), r.mem.rkey(), 1, 2)
+        }),
+        (Access::FLUSH_GLOBAL, |r| {
+            flush(RQ_PSN, r.mem.at(0), r.mem.rkey(), 8)
+        }),
     ];
     let all = QpSpec::default().access;
     for (right, make) in ops {
@@ -403,8 +555,14 @@ fn keys_and_ranges_that_do_not_fit_are_refused() {
             Access::REMOTE_WRITE,
             Box::new(|at, key, len| write_first(RQ_PSN, at, key, len, &[0; MTU])),
         ),
-        (Access::REMOTE_READ, Box::new(|at, key, len| read_request(RQ_PSN, at, key, len))),
-        (Access::REMOTE_ATOMIC, Box::new(|at, key, _| fetch_add(RQ_PSN, at & !7, key, 1))),
+        (
+            Access::REMOTE_READ,
+            Box::new(|at, key, len| read_request(RQ_PSN, at, key, len)),
+        ),
+        (
+            Access::REMOTE_ATOMIC,
+            Box::new(|at, key, _| fetch_add(RQ_PSN, at & !7, key, 1)),
+        ),
         (
             Access::REMOTE_ATOMIC,
             Box::new(|at, key, _| compare_swap(RQ_PSN, at & !7, key, 1, 2)),
@@ -422,7 +580,9 @@ fn keys_and_ranges_that_do_not_fit_are_refused() {
         check(0x102, &|rig| (rig.mem.at(0), Rkey(0xffff_ff5a)));
         check(0x106, &|rig| (rig.mem.at(0), Rkey(rig.mem.stag ^ 1)));
         check(0x105, &|rig| {
-            let other = rig.node.mem_with(4096, srdma_tests::node::ALL, srdma_core::num::PdId(9));
+            let other = rig
+                .node
+                .mem_with(4096, srdma_tests::node::ALL, srdma_core::num::PdId(9));
             (other.at(0), other.rkey())
         });
         check(0x109, &|rig| {
@@ -450,7 +610,10 @@ fn a_released_key_is_refused_even_inside_a_message() {
     let mem = rig.node.mem(4096);
     rig.tell(write_first(RQ_PSN, mem.at(0), mem.rkey(), 2048, &[1; MTU]));
     rig.node.dereg(&mem);
-    assert_eq!(answers(&rig.hear(write_last(RQ_PSN + 1, &[2; MTU]).ack()))[0].2, 0x62);
+    assert_eq!(
+        answers(&rig.hear(write_last(RQ_PSN + 1, &[2; MTU]).ack()))[0].2,
+        0x62
+    );
     assert_eq!(mem.read(1024, 4), [0; 4], "nothing was placed");
     assert_eq!(rig.state(), QpState::Err);
 }
@@ -466,7 +629,10 @@ fn messages_of_no_bytes_need_no_key() {
     assert_eq!(answers(&heard), [(0x10, RQ_PSN + 1, 0x1f)]);
     assert!(heard[0].payload.is_empty());
     rig.recv(0, 0);
-    assert_eq!(answers(&rig.hear(send_only(RQ_PSN + 2, b"").ack())), [(0x11, RQ_PSN + 2, 0x1f)]);
+    assert_eq!(
+        answers(&rig.hear(send_only(RQ_PSN + 2, b"").ack())),
+        [(0x11, RQ_PSN + 2, 0x1f)]
+    );
     assert_eq!(rig.poll()[0].cqe.len, 0);
 }
 
@@ -568,7 +734,11 @@ fn a_key_that_cannot_be_invalidated_ends_the_receiver_only() {
     rig.recv(0, 64);
     rig.recv(64, 64);
     let heard = rig.hear(send_inv(RQ_PSN, b"bye", Rkey(0x7700_0011)).ack());
-    assert_eq!(answers(&heard), [(0x11, RQ_PSN, 0x1f)], "the peer sees success");
+    assert_eq!(
+        answers(&heard),
+        [(0x11, RQ_PSN, 0x1f)],
+        "the peer sees success"
+    );
     assert_eq!(rig.state(), QpState::Err);
     assert_eq!(rig.done(), [('r', 0, REM_INV_REQ), ('r', 1, GENERAL)]);
     assert_eq!(rig.mem.read(0, 3), b"bye");

@@ -27,7 +27,10 @@ fn the_requester_waits_as_long_as_it_is_told() {
         assert!(rig.transmit().is_empty(), "nothing leaves while waiting");
         rig.node.advance(us * 1000 - 1);
         assert!(rig.transmit().is_empty(), "timer {timer}");
-        assert!(rig.hear(nak(SQ_PSN, NakCode::PSN_SEQUENCE)).is_empty(), "nor for a NAK");
+        assert!(
+            rig.hear(nak(SQ_PSN, NakCode::PSN_SEQUENCE)).is_empty(),
+            "nor for a NAK"
+        );
         rig.node.advance(1);
         let heard = rig.transmit();
         assert_eq!(heard.len(), 3, "timer {timer}");
