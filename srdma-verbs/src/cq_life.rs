@@ -83,8 +83,9 @@ impl Cq {
         }
         let _ = inner.shared.me.set(Arc::downgrade(&inner));
         if let Some(channel) = &inner.shared.channel {
-            channel.cqs.fetch_add(1, Ordering::AcqRel);
-            channel.fifo.reserve(2);
+            // Room for an event of each queue, so that handlers do not allocate.
+            let cqs = channel.cqs.fetch_add(1, Ordering::AcqRel) + 1;
+            channel.fifo.reserve(2 * cqs);
         }
         inner.live.store(true, Ordering::Release);
         Ok(Self::from_inner(inner))

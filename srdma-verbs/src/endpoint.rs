@@ -171,10 +171,11 @@ mod tests {
         let gid = Gid::from(Ipv4Addr::new(127, 0, 0, 1));
         let end = QpEndpoint::new(QpType::Rc, gid, Qpn::new(4660), Psn::new(77), Mtu::B4096);
         let text = serde_json::to_string(&end).unwrap();
-        assert_eq!(
-            text,
-            r#"{"gid":"::ffff:127.0.0.1","qpn":4660,"psn":77,"mtu":4096,"rd_atomic":16,"service":"RC"}"#
+        let expected = concat!(
+            r#"{"gid":"::ffff:127.0.0.1","qpn":4660,"psn":77,"#,
+            r#""mtu":4096,"rd_atomic":16,"service":"RC"}"#
         );
+        assert_eq!(text, expected);
         assert_eq!(serde_json::from_str::<QpEndpoint>(&text).unwrap(), end);
         for (from, to) in [
             ("4660", "16777216"),

@@ -57,8 +57,8 @@
 //!
 //! The one that calls. Ringing a batch and polling an empty queue run a pass of the device, unless
 //! another thread is inside it. A background thread takes over when nobody calls. All objects may
-//! be shared between threads; a [`SendBatch`], [`RecvBatch`] or [`Poll`] holds the lock of its queue
-//! while it lives.
+//! be shared between threads; a [`SendBatch`], [`RecvBatch`] or [`Poll`] holds the lock of its
+//! queue while it lives.
 //!
 //! | file | what |
 //! |---|---|

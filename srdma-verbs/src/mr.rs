@@ -32,7 +32,10 @@ pub struct Mr {
     stag: u32,
     va: u64,
     access: Access,
+    /// The device knows the key.
     live: bool,
+    /// The index is ours.
+    held: bool,
 }
 
 /// What [`Mr::rereg`] changes; what is not set stays.
@@ -96,6 +99,7 @@ impl Mr {
                 va,
                 access,
                 live: true,
+                held: true,
             }),
             Err(reason) => {
                 driver.ids.stag.give(index);
@@ -255,7 +259,9 @@ impl Mr {
         if self.live {
             self.release()?;
         }
-        self.pd.driver().ids.stag.give(self.stag >> 8);
+        if core::mem::take(&mut self.held) {
+            self.pd.driver().ids.stag.give(self.stag >> 8);
+        }
         Ok(())
     }
 
@@ -277,10 +283,8 @@ impl Mr {
 
 impl Drop for Mr {
     fn drop(&mut self) {
-        if self.live {
-            // Refused while windows are bound: the device keeps the memory alive then.
-            let _ = self.end();
-        }
+        // Refused while windows are bound: the device keeps the memory alive then.
+        let _ = self.end();
     }
 }
 

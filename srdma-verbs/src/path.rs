@@ -4,6 +4,7 @@
 //! and link addresses are the kernel's business and have no place here.
 
 use srdma_core::obj::port::Gid;
+use std::net::Ipv4Addr;
 
 /// The way to a peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
@@ -26,6 +27,31 @@ impl Path {
             traffic_class: 0,
             flow_label: 0,
         }
+    }
+
+    /// Back to where a datagram came from, by the 40 bytes in front of it; `None` if they hold no
+    /// network header.                                               [RoCEv2 1.9]
+    ///
+    /// `gid_index` is the index of our address that the datagram was sent to.
+    // rule: roce-123
+    #[must_use]
+    pub fn reply_to(header: &[u8; 40], gid_index: u8) -> Option<Self> {
+        let [first, class, ..] = *header;
+        if first >> 4 == 6 {
+            let source: [u8; 16] = header.get(8..24)?.try_into().ok()?;
+            let class = (first << 4) | (class >> 4);
+            return Some(Self::new(Gid(source), gid_index).traffic_class(class & !3));
+        }
+        // An IPv4 header stands in the last twenty bytes.
+        let [version, class, ..] = *header.get(20..)? else {
+            return None;
+        };
+        if version != 0x45 {
+            return None;
+        }
+        let source: [u8; 4] = header.get(32..36)?.try_into().ok()?;
+        let source = Gid::from(Ipv4Addr::from(source));
+        Some(Self::new(source, gid_index).traffic_class(class & !3))
     }
 
     /// How many routers a packet may pass.

@@ -18,7 +18,10 @@ use srdma_core::num::{Qpn, Rkey};
 pub struct WrId(pub u64);
 
 macro_rules! verbs_enum {
-    ($(#[$doc:meta])* $name:ident: $repr:ty { $($(#[$vdoc:meta])* $variant:ident = $value:literal,)* }) => {
+    (
+        $(#[$doc:meta])*
+        $name:ident: $repr:ty { $( $(#[$vdoc:meta])* $variant:ident = $value:literal, )* }
+    ) => {
         $(#[$doc])*
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
         #[non_exhaustive]

@@ -154,6 +154,13 @@ impl<'b, 'q, K> Wr<'b, 'q, K> {
         self
     }
 
+    /// [`Self::signaled`] if `yes`.
+    #[inline]
+    pub const fn signaled_if(mut self, yes: bool) -> Self {
+        self.desc.flags.signaled = yes;
+        self
+    }
+
     /// Waits for all earlier READs and atomics of this queue pair.
     #[inline]
     pub const fn fence(mut self) -> Self {

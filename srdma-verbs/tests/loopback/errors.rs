@@ -85,7 +85,6 @@ fn local_faults_name_the_request() {
 
 #[test]
 fn what_is_posted_after_the_failure_is_flushed_too() {
-    // proves: roce-80
     let p = pair(QpType::Rc);
     let memory = p.a.mr(64);
     p.qa.modify(&QpAttr::to(QpState::Err)).unwrap();
@@ -302,4 +301,76 @@ fn a_receiver_that_is_never_ready_ends_the_sender() {
     };
     assert_eq!(wc.status(), WcStatus::RnrRetryExcErr);
     assert_eq!(qb.state(), QpState::Rts);
+}
+
+#[test]
+fn sends_wait_for_a_queue_pair_that_may_send() {
+    // proves: roce-80
+    let a = Side::new(config());
+    let qp = a.qp(QpType::Ud).build_reset().unwrap();
+    let refuses = |state: QpState| {
+        assert_eq!(qp.state(), state);
+        let mut batch = qp.post_send();
+        batch.nop(WrId(1)).signaled();
+        let error = batch.ring().unwrap_err();
+        assert!(matches!(error.reason(), Reason::State(found) if *found == state));
+    };
+    refuses(QpState::Reset);
+    let init = QpAttr::to(QpState::Init).pkey_index(0).port(1);
+    qp.modify(&init.qkey(srdma_verbs::Qkey(5))).unwrap();
+    refuses(QpState::Init);
+    qp.modify(&QpAttr::to(QpState::Rtr)).unwrap();
+    refuses(QpState::Rtr);
+    qp.modify(&QpAttr::to(QpState::Rts).sq_psn(Psn::new(1)))
+        .unwrap();
+    let mut batch = qp.post_send();
+    batch.nop(WrId(2)).signaled();
+    batch.ring().unwrap();
+    assert_eq!(done(&a.cq).wr_id(), WrId(2));
+    qp.modify(&QpAttr::to(QpState::Err)).unwrap();
+    let mut batch = qp.post_send();
+    batch.nop(WrId(3));
+    batch.ring().unwrap();
+    assert_flushed(&a.cq, &[3]);
+}
+
+#[test]
+fn a_datagram_queue_pair_recovers_from_a_local_error() {
+    // proves: roce-82
+    let a = Side::new(config());
+    let key = srdma_verbs::Qkey(5);
+    let qp = a.qp(QpType::Ud).build().unwrap().activate_ud(key).unwrap();
+    let to = Path::new(a.ctx.query_gid(1, 0).unwrap(), 0);
+    let ah = a.pd.create_ah(to).unwrap();
+    let memory = a.mr(64);
+    let bad = srdma_verbs::Sge {
+        lkey: srdma_verbs::Lkey(memory.lkey().value() ^ 1),
+        ..memory.sge(..)
+    };
+    let mut batch = qp.post_recv();
+    batch.recv(WrId(9)).local(memory.sge(..));
+    batch.ring().unwrap();
+    let mut batch = qp.post_send();
+    batch.send(WrId(1)).local(bad).to(&ah, qp.qp_num(), key);
+    batch.send(WrId(2)).inline(b"x").to(&ah, qp.qp_num(), key);
+    batch.ring().unwrap();
+    let first = next(&a.cq);
+    assert_eq!(first.status(), WcStatus::LocProtErr);
+    assert_flushed(&a.cq, &[2]);
+    until("the state", || qp.state() == QpState::Sqe);
+    qp.modify(&QpAttr::to(QpState::Rts)).unwrap();
+    let mut batch = qp.post_send();
+    batch
+        .send(WrId(3))
+        .inline(b"again")
+        .to(&ah, qp.qp_num(), key)
+        .signaled();
+    batch.ring().unwrap();
+    let mut ids = [done(&a.cq).wr_id().0, done(&a.cq).wr_id().0];
+    ids.sort_unstable();
+    assert_eq!(
+        ids,
+        [3, 9],
+        "sent, and received by the queue that never stopped"
+    );
 }

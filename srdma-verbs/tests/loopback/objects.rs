@@ -107,7 +107,6 @@ fn zero_based_and_shifted_addresses() {
 
 #[test]
 fn type_2_windows_bind_open_and_close() {
-    // proves: roce-137
     let p = pair(QpType::Rc);
     let source = p.a.pattern(8, 1);
     let target = p.b.mr(64);
@@ -129,7 +128,6 @@ fn type_2_windows_bind_open_and_close() {
     done(&p.a.cq);
     assert_eq!(target.to_vec(24, 8).unwrap(), pattern(8, 1));
 
-    // proves: roce-135
     let busy = target.rkey();
     let mut batch = p.qb.post_send();
     batch.local_inv(WrId(3), rkey).signaled();
@@ -180,6 +178,7 @@ fn a_window_is_closed_by_the_peer_with_send_invalidate() {
 
 #[test]
 fn type_1_windows_change_their_key_with_each_bind() {
+    // proves: roce-135
     // proves: roce-138
     let p = pair(QpType::Rc);
     let source = p.a.pattern(8, 9);
@@ -261,7 +260,6 @@ fn two_queue_pairs_take_from_a_shared_receive_queue() {
 
 #[test]
 fn objects_hold_what_they_need() {
-    // proves: roce-141
     let p = pair(QpType::Rc);
     assert!(matches!(
         p.a.cq.destroy().unwrap_err().reason(),
@@ -367,4 +365,46 @@ fn opening_twice_gives_one_device() {
     );
     let missing = srdma_verbs::open("no such device").unwrap_err();
     assert_eq!(missing.errno(), libc::ENODEV);
+}
+
+#[test]
+fn a_window_ends_before_its_region() {
+    // proves: roce-137
+    for addr in [7, 32] {
+        let p = pair(QpType::Rc);
+        let source = p.a.mr(8);
+        let target = p.b.mr(64);
+        let mw = p.b.pd.alloc_mw(MwType::Two).unwrap();
+        let rkey = mw.next_rkey();
+        let mut batch = p.qb.post_send();
+        let info = BindInfo::new(&target, 8..36, Access::REMOTE_WRITE);
+        batch.bind_mw(WrId(1), &mw, &info, rkey).signaled();
+        batch.ring().unwrap();
+        done(&p.b.cq);
+        let mut batch = p.qa.post_send();
+        let remote = target.addr() + addr;
+        batch
+            .write(WrId(2))
+            .local(source.sge(..))
+            .remote(remote, rkey)
+            .signaled();
+        batch.ring().unwrap();
+        assert_eq!(next(&p.a.cq).status(), WcStatus::RemAccessErr, "{addr}");
+    }
+}
+
+#[test]
+fn an_empty_shared_queue_is_not_ready() {
+    // proves: roce-120
+    let (a, b) = sides();
+    let srq = b.pd.create_srq(4).build().unwrap();
+    let (qa, _qb) = connect(
+        &a.qp(QpType::Rc).rnr_retry(1),
+        &b.qp(QpType::Rc).srq(&srq).min_rnr_timer(1),
+    );
+    let mut batch = qa.post_send();
+    batch.send(WrId(1)).signaled();
+    batch.ring().unwrap();
+    assert_eq!(next(&a.cq).status(), WcStatus::RnrRetryExcErr);
+    assert_quiet(&b.cq);
 }

@@ -1,7 +1,7 @@
 //! Datagrams: header area, queue keys, multicast.
 
 use crate::common::*;
-use srdma_verbs::{Path, Qkey, QpType, Qpn, Reason, WcFlags, WcOpcode, WrId};
+use srdma_verbs::{Access, DeviceConfig, Path, Qkey, QpType, Qpn, Reason, WcFlags, WcOpcode, WrId};
 
 const KEY: Qkey = Qkey(0x0123_4567);
 
@@ -51,6 +51,10 @@ fn a_datagram_brings_its_header_and_its_source() {
         0xffff,
         "the header's checksum is right"
     );
+
+    let header: [u8; 40] = area[..40].try_into().unwrap();
+    assert_eq!(Path::reply_to(&header, 0), Some(Path::new(from, 0)));
+    assert_eq!(Path::reply_to(&[0; 40], 0), None);
 
     // A wrong queue key is dropped, and counted.
     let mut batch = qa.post_send();
@@ -128,4 +132,47 @@ fn a_queue_pair_in_a_group_is_not_destroyed() {
     assert!(rc.attach_mcast(group.into()).is_err());
     let ud = a.qp(QpType::Ud).build_reset().unwrap();
     assert!(ud.attach_mcast(unicast.into()).is_err());
+}
+
+#[test]
+fn datagrams_over_ipv6() {
+    // proves: roce-124
+    let config = DeviceConfig::new().addr(std::net::Ipv6Addr::LOCALHOST.into());
+    let a = match config.open() {
+        Ok(ctx) => ctx,
+        Err(error) => {
+            println!("skipped, no IPv6 here: {error}");
+            return;
+        }
+    };
+    let pd = a.alloc_pd().unwrap();
+    let cq = a.create_cq(16).build().unwrap();
+    let make = || {
+        let qp = pd.create_qp(QpType::Ud).send_cq(&cq).recv_cq(&cq);
+        qp.build().unwrap().activate_ud(KEY).unwrap()
+    };
+    let (one, two) = (make(), make());
+    let memory = pd.register(vec![0; 64], Access::LOCAL_WRITE).unwrap();
+    let mut batch = two.post_recv();
+    batch.recv(WrId(1)).local(memory.sge(..));
+    batch.ring().unwrap();
+    let gid = a.query_gid(1, 0).unwrap();
+    let ah = pd.create_ah(Path::new(gid, 0)).unwrap();
+    let mut batch = one.post_send();
+    batch
+        .send(WrId(2))
+        .inline(b"six")
+        .to(&ah, two.qp_num(), KEY);
+    batch.ring().unwrap();
+    let wc = done(&cq);
+    assert_eq!(
+        (wc.wr_id(), wc.byte_len(), wc.is_ipv4()),
+        (WrId(1), 43, false)
+    );
+    let header: [u8; 40] = memory.to_vec(0, 40).unwrap().try_into().unwrap();
+    assert_eq!(header[0] >> 4, 6);
+    assert_eq!(header[8..24], gid.0);
+    assert_eq!(header[24..40], gid.0);
+    assert_eq!(Path::reply_to(&header, 0).unwrap().dest(), gid);
+    assert_eq!(memory.to_vec(40, 3).unwrap(), b"six");
 }
