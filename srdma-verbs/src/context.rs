@@ -18,6 +18,7 @@ use crate::driver::fifo::Fifo;
 use crate::error::{Arg, Reason, Result};
 use crate::pd::Pd;
 use core::fmt;
+use srdma_core::time::Instant;
 use srdma_core::hca::counters::Counters;
 use srdma_core::limits;
 use srdma_core::num::Pkey;
@@ -216,6 +217,26 @@ impl Context {
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.inner.driver.engine.with(|hca| hca.counters())
+    }
+
+    /// Runs the device on this thread, unless another thread is running it (false).
+    ///
+    /// For devices without a background thread; posting and polling do it by themselves.
+    pub fn drive(&self) -> bool {
+        self.inner.driver.engine.drive()
+    }
+
+    /// When somebody has to drive at the latest, if nothing arrives before: for devices on a wire
+    /// in memory, whose time only moves when told.
+    #[must_use]
+    pub fn next_deadline(&self) -> Option<Instant> {
+        self.inner.driver.engine.next_deadline()
+    }
+
+    /// Counters of the sockets: name and value.
+    #[must_use]
+    pub fn link_counters(&self) -> Vec<(&'static str, u64)> {
+        self.inner.driver.engine.link_counters()
     }
 
     /// A protection domain.

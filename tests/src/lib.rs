@@ -7,3 +7,4 @@ pub mod pcap;
 pub mod rig;
 pub mod source;
 pub mod wire_dsl;
+pub mod storm;

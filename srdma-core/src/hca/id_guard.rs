@@ -3,8 +3,8 @@
 //! A socket does not show the identification, so the ICRC's solver takes any: a damaged packet then
 //! passes once in 65,536. But senders do not choose at random. Ones like us send the packet's index
 //! in its run, below 128; others count upwards, jumping ahead by at most the idle time in jiffies.
-//! An ID that fits neither is not believed until the next packet confirms it, so a damaged packet
-//! passes about once in 10^6 (counting senders) or once in 3·10^7 (senders like us).
+//! An ID that fits neither is not believed unless the very next packet goes on from it, so a damaged
+//! packet passes about once in 10^6 (counting senders) or once in 3·10^7 (senders like us).
 //! [RoCEv2 7.4 - 7.6]
 
 use crate::time::Instant;
@@ -33,22 +33,23 @@ impl IdGuard {
     #[inline]
     pub(super) const fn expected(&mut self) {
         self.low = self.low.saturating_add(1);
+        self.doubtful = None;
     }
 
     /// The ICRC fits with this ID. True if the packet is to be believed.
     pub(super) fn believes(&mut self, id: u16, now: Instant) -> bool {
-        if id < LOW_IDS && self.low >= LOW_PROOF {
+        let like_us = self.low >= LOW_PROOF;
+        if !like_us && self.last.is_some_and(|last| follows(id, last, now)) {
+            self.last = Some((id, now));
+            self.doubtful = None;
             return true;
         }
-        let known = self.low >= LOW_PROOF || self.last.is_some();
-        let fits = self.last.is_some_and(|(last, at)| {
-            let idle = u16::try_from(now.since(at) / JIFFIES_NS).unwrap_or(u16::MAX);
-            in_window(id, last, AHEAD.saturating_add(idle))
-        });
-        let confirmed = self
-            .doubtful
-            .is_some_and(|doubtful| in_window(id, doubtful, AHEAD));
-        if known && !fits && !confirmed {
+        if id < LOW_IDS {
+            self.expected();
+            return true;
+        }
+        let confirmed = self.doubtful.is_some_and(|doubtful| in_window(id, doubtful, AHEAD));
+        if (like_us || self.last.is_some()) && !confirmed {
             self.doubtful = Some(id);
             return false;
         }
@@ -57,6 +58,12 @@ impl IdGuard {
         self.last = Some((id, now));
         true
     }
+}
+
+/// A counter that stood at `last` may stand at `id` now.
+fn follows(id: u16, (last, at): (u16, Instant), now: Instant) -> bool {
+    let idle = u16::try_from(now.since(at) / JIFFIES_NS).unwrap_or(u16::MAX);
+    in_window(id, last, AHEAD.saturating_add(idle))
 }
 
 const fn in_window(id: u16, last: u16, ahead: u16) -> bool {
@@ -80,6 +87,22 @@ mod tests {
         assert!(!guard.believes(0xbeef, NOW));
         assert!(!guard.believes(0x1234, NOW));
         assert!(guard.believes(3, NOW));
+    }
+
+    #[test]
+    fn what_was_seen_before_a_sender_is_known_does_not_count_later() {
+        let mut guard = IdGuard::default();
+        assert!(guard.believes(1, NOW), "the second packet of a run");
+        for _ in 0..LOW_PROOF {
+            guard.expected();
+        }
+        assert!(!guard.believes(0x3000, NOW));
+        guard.expected();
+        assert!(!guard.believes(0x3001, NOW), "a doubtful one is confirmed at once or never");
+        guard.expected();
+        let later = NOW.after(100_000 * JIFFIES_NS);
+        assert!(!guard.believes(0x0b3c, later));
+        assert!(!guard.believes(0x7000, later));
     }
 
     #[test]
