@@ -87,6 +87,10 @@ impl AsyncRecord {
         matches!(&self.subject, Subject::Qp(qp) if qp.qpn == qpn)
     }
 
+    pub(crate) fn is_last_wqe_of(&self, qpn: Qpn) -> bool {
+        self.kind == AsyncKind::QpLastWqeReached && self.is_about_qp(qpn)
+    }
+
     fn accept(self) -> Option<AsyncEvent> {
         let element = match self.subject {
             Subject::Cq(cq) => {

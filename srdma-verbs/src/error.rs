@@ -175,6 +175,9 @@ pub enum Reason {
     /// The queue pair is in a state that does not allow the call.
     #[error("queue pair is in state {0}")]
     State(QpState),
+    /// The builder was not given both completion queues.
+    #[error("a queue pair needs completion queues for sends and for receives")]
+    MissingCq,
     /// This type of queue pair cannot do that.
     #[error("not possible on a {0} queue pair")]
     QpType(QpType),

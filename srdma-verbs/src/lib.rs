@@ -124,7 +124,14 @@ pub use wr::{Wr, kind};
 
 pub use srdma_core::hca::counters::Counters;
 pub use srdma_core::hw::Sge;
-pub use srdma_core::mem::Access;
+pub use srdma_core::hw::cqp::CqpMinor;
+pub use srdma_core::hw::wqe::WqeError;
+pub use srdma_core::mem::{Access, AccessFault, HostFault};
 pub use srdma_core::num::{CqId, Lkey, PdId, Pkey, Psn, Qkey, Qpn, Rkey, SrqId};
+pub use srdma_core::obj::arm::ArmModel;
 pub use srdma_core::obj::port::{Gid, LinkState, Mtu};
 pub use srdma_core::qp::attr::{AttrError, AttrMask, QpState, QpType};
+pub use srdma_net::NetError;
+pub use srdma_net::clock::{Clock, ManualClock};
+pub use srdma_net::fault::FaultConfig;
+pub use srdma_net::wire_link::{Datagram, WireLink};

@@ -253,6 +253,8 @@ impl QpInner {
             return Err(Reason::Destroyed);
         }
         let driver = self.driver();
+        // A queue pair that the device has given up already has nothing to stop.
+        let _ = self.stop_receiving();
         if let Err(reason) = driver.exec(&CqpCmd::DestroyQp(self.shared.qpn)) {
             self.live.store(true, Ordering::Release);
             return Err(reason);

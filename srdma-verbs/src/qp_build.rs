@@ -192,10 +192,7 @@ impl QpBuilder<'_> {
 
     fn create(self) -> core::result::Result<Qp, Reason> {
         let (Some(send_cq), Some(recv_cq)) = (self.send_cq.clone(), self.recv_cq.clone()) else {
-            return Err(Reason::Range {
-                arg: Arg::Cqe,
-                limit: 0,
-            });
+            return Err(Reason::MissingCq);
         };
         self.check_foreign(&send_cq, &recv_cq)?;
         let (caps, layout) = size(self.caps, self.srq.is_some())?;

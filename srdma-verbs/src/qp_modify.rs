@@ -55,6 +55,11 @@ impl QpInner {
             .exec(&CqpCmd::ModifyQp(self.command(to, change.mask)))?;
         *current = next;
         self.shared.advance_state(real, to);
+        if to == QpState::Err && self.shared.rq.as_ref().is_some_and(|rq| rq.used() != 0) {
+            // A receive that was posted after the device stopped and before the state was known
+            // here; flushed once, if the device has flushed it already.
+            self.driver().flush_receives(self.shared.qpn)?;
+        }
         Ok(())
     }
 
@@ -63,10 +68,18 @@ impl QpInner {
         // Nobody posts meanwhile.
         let mut sq = lock(&self.sq);
         let mut rq = self.rq.as_ref().map(lock);
+        let stopped = self.stop_receiving()?;
         let cmd = self.command(QpState::Reset, AttrMask::STATE);
         self.driver().exec(&CqpCmd::ModifyQp(cmd))?;
         // Events from before the reset still find the old state.
         self.driver().drain_aeq();
+        if stopped {
+            let qpn = self.shared.qpn;
+            self.pd
+                .ctx()
+                .events
+                .purge(|record| record.is_last_wqe_of(qpn));
+        }
         self.shared.set_state(QpState::Reset);
         self.clean_completions();
         let (new_sq, new_rq) = rings(&self.mem, &self.layout, rq.is_some())?;
@@ -82,10 +95,30 @@ impl QpInner {
         Ok(())
     }
 
+    /// Takes a queue pair with a shared receive queue through the error state: a receive that it
+    /// holds for a message in progress is flushed, and its place in the shared queue is free again.
+    /// True if that was necessary.
+    pub(crate) fn stop_receiving(&self) -> Result<bool, Reason> {
+        let receives = matches!(
+            self.shared.state(),
+            QpState::Rtr | QpState::Rts | QpState::Sqd | QpState::Sqe
+        );
+        if self.srq.is_none() || !receives {
+            return Ok(false);
+        }
+        let cmd = self.command(QpState::Err, AttrMask::STATE);
+        self.driver().exec(&CqpCmd::ModifyQp(cmd))?;
+        Ok(true)
+    }
+
+    /// Makes unread completions void. Those of a shared receive queue are counted, so the queue
+    /// that may hold some comes first.
     pub(crate) fn clean_completions(&self) {
         let srq = self.srq.is_some();
-        self.send_cq.state().reaper.clean(self.context, false);
         self.recv_cq.state().reaper.clean(self.context, srq);
+        if self.send_cq != self.recv_cq {
+            self.send_cq.state().reaper.clean(self.context, false);
+        }
     }
 
     /// The words that the device reads: everything that `attr` says, and what never changes.

@@ -1,6 +1,7 @@
 //! Two devices of one process, over real sockets on loopback addresses of their own.
 //!
-//! What this does *not* do: simulate bad networks (the package `srdma-tests` does).
+//! What this does *not* do: search for bad luck in simulated networks (the package `srdma-tests`
+//! does); a wire in memory is used where a packet must be held back.
 
 #![allow(
     clippy::unwrap_used,
@@ -21,3 +22,4 @@ mod events;
 mod objects;
 mod ops;
 mod ud;
+mod wire;
