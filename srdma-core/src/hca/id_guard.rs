@@ -48,7 +48,9 @@ impl IdGuard {
             self.expected();
             return true;
         }
-        let confirmed = self.doubtful.is_some_and(|doubtful| in_window(id, doubtful, AHEAD));
+        let confirmed = self
+            .doubtful
+            .is_some_and(|doubtful| in_window(id, doubtful, AHEAD));
         if (like_us || self.last.is_some()) && !confirmed {
             self.doubtful = Some(id);
             return false;
@@ -98,7 +100,10 @@ mod tests {
         }
         assert!(!guard.believes(0x3000, NOW));
         guard.expected();
-        assert!(!guard.believes(0x3001, NOW), "a doubtful one is confirmed at once or never");
+        assert!(
+            !guard.believes(0x3001, NOW),
+            "a doubtful one is confirmed at once or never"
+        );
         guard.expected();
         let later = NOW.after(100_000 * JIFFIES_NS);
         assert!(!guard.believes(0x0b3c, later));

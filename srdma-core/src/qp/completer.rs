@@ -259,6 +259,7 @@ impl Qp {
         req.retries_left = self.conn.retry_cnt;
         req.rnr_left = self.conn.rnr_retry;
         req.gap = None;
+        req.rtt.on_progress(req.una, req.una != req.sent, ctx.now);
         req.rto_at = if req.una == req.sent {
             None
         } else {

@@ -363,7 +363,8 @@ impl Qp {
         let req = &mut self.req;
         debug_assert_eq!(psn, req.sent, "packets leave in PSN order");
         req.sent = psn.add(packets);
-        if req.sent.since(req.top) > 0 {
+        let fresh = req.sent.since(req.top) > 0;
+        if fresh {
             req.top = req.sent;
         }
         req.cur_packet += packets;
@@ -373,6 +374,10 @@ impl Qp {
         }
         if self.id.kind == QpType::Rc && req.rto_at.is_none() {
             req.rto_at = ack_timeout_ns(self.conn.timeout).map(|ns| ctx.now.after(ns));
+        }
+        // The last packet of a message is answered at once, so its answer can be timed.
+        if self.id.kind == QpType::Rc && fresh && req.cur_packet == 0 {
+            req.rtt.on_sent(req.sent.prev(), ctx.now);
         }
     }
 

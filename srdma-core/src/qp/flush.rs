@@ -151,6 +151,7 @@ impl Qp {
         self.req.read_of = None;
         self.req.rto_at = None;
         self.req.rnr_until = None;
+        self.req.rtt.stop();
         self.req.next = self.req.sent;
         self.req.top = self.req.sent;
         self.req.stopped = false;

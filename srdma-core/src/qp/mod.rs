@@ -16,6 +16,7 @@ mod flush;
 mod requester;
 mod responder;
 mod retry;
+mod rtt;
 mod window;
 
 pub(crate) use requester::{Emitted, Requester};

@@ -5,6 +5,7 @@
 //! `completer.rs`, loss in `retry.rs`.
 
 use super::Qp;
+use super::rtt::Rtt;
 use super::window::{Kind, Local, ReadReq, SendCtx};
 use crate::hca::ctx::Ctx;
 use crate::hw::wqe::SqCmd;
@@ -68,6 +69,8 @@ pub(crate) struct Requester {
     pub(crate) rnr_until: Option<Instant>,
     /// The retransmission timer.
     pub(crate) rto_at: Option<Instant>,
+    /// Round-trip estimate and probes.
+    pub(crate) rtt: Rtt,
     /// A gap at this PSN was answered by going back; not again until `una` moves.
     pub(crate) gap: Option<(Psn, Instant)>,
     /// It stands in a list of those who wait for room.
@@ -98,6 +101,7 @@ impl Requester {
             rnr_left: 0,
             rnr_until: None,
             rto_at: None,
+            rtt: Rtt::default(),
             gap: None,
             waiting: false,
             stopped: false,
@@ -127,10 +131,10 @@ impl Requester {
 
     /// When this side wants to be called.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        match (self.rto_at, self.rnr_until) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        }
+        [self.rto_at, self.rnr_until, self.rtt.probe_at]
+            .into_iter()
+            .flatten()
+            .min()
     }
 }
 

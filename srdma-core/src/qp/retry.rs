@@ -77,6 +77,7 @@ impl Qp {
             self.req.reads.pop_back();
             ctx.read_credit.refund(read.cost, ctx.ready);
         }
+        self.req.rtt.on_rewind();
         self.req.sent = psn;
         self.req.seek(psn);
         if self.req.una == psn {
@@ -139,6 +140,9 @@ impl Qp {
         if self.req.rnr_until.is_some_and(|until| until <= ctx.now) {
             self.req.rnr_until = None;
             self.make_ready(ctx);
+        }
+        if self.req.rtt.probe_at.is_some_and(|at| at <= ctx.now) {
+            self.probe(ctx);
         }
         if self.req.rto_at.is_some_and(|at| at <= ctx.now) {
             self.req.rto_at = None;

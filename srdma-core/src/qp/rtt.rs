@@ -1,0 +1,168 @@
+//! Round-trip estimation and probes: a lost last packet must not wait for the verbs timeout.
+//!
+//! ```text
+//!   sent ──────────► no answer for PTO ─► probe ─► 2 PTO ─► probe ─► …      not counted
+//!   sent ──────────────────────────────────────► local ACK timeout ─► retry  counted
+//! ```
+//!
+//! Probes are internal: the program sees the timing that it configured, and gives up after the
+//! number of timeouts that it configured. Until a peer has answered once there is no estimate, and
+//! only the verbs timeout counts.                                      [RoCEv2 6.3, 6.4]
+
+use super::Qp;
+use super::window::Kind;
+use crate::hca::ctx::Ctx;
+use crate::num::Psn;
+use crate::time::Instant;
+
+/// Shortest wait for an answer: peers may have clocks of jiffies.
+const FLOOR_NS: u64 = 4_000_000;
+/// Longest.
+const CEILING_NS: u64 = 60_000_000;
+/// The wait doubles with each probe that is not answered, up to this many times.
+const MAX_BACKOFF: u32 = 4;
+
+/// What a requester knows of the way to its peer and back.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Rtt {
+    smoothed: Option<u64>,
+    variation: u64,
+    /// The packet whose answer is timed: sent once, and asked to be acknowledged.
+    timed: Option<(Psn, Instant)>,
+    /// When the next probe is due.
+    pub(crate) probe_at: Option<Instant>,
+    backoff: u32,
+}
+
+impl Rtt {
+    /// A packet that will be acknowledged was sent for the first time.
+    pub(crate) const fn on_sent(&mut self, psn: Psn, now: Instant) {
+        if self.timed.is_none() {
+            self.timed = Some((psn, now));
+        }
+        if self.probe_at.is_none() {
+            self.schedule(now);
+        }
+    }
+
+    /// Everything before `una` is answered; something is still in flight or not.
+    pub(crate) fn on_progress(&mut self, una: Psn, in_flight: bool, now: Instant) {
+        if let Some((psn, at)) = self.timed
+            && una.since(psn) > 0
+        {
+            self.timed = None;
+            self.sample(now.since(at));
+        }
+        self.backoff = 0;
+        self.probe_at = None;
+        if in_flight {
+            self.schedule(now);
+        }
+    }
+
+    /// Packets were given up: what comes back now may answer either copy.     (Karn)
+    pub(crate) const fn on_rewind(&mut self) {
+        self.timed = None;
+    }
+
+    /// Nothing is due any more.
+    pub(crate) const fn stop(&mut self) {
+        self.timed = None;
+        self.probe_at = None;
+        self.backoff = 0;
+    }
+
+    fn sample(&mut self, ns: u64) {
+        match self.smoothed {
+            None => {
+                self.smoothed = Some(ns);
+                self.variation = ns / 2;
+            }
+            Some(smoothed) => {
+                self.variation = (3 * self.variation + smoothed.abs_diff(ns)) / 4;
+                self.smoothed = Some((7 * smoothed + ns) / 8);
+            }
+        }
+    }
+
+    const fn schedule(&mut self, now: Instant) {
+        let Some(smoothed) = self.smoothed else {
+            return;
+        };
+        let wait = smoothed + 4 * self.variation;
+        let wait = if 2 * smoothed > wait {
+            2 * smoothed
+        } else {
+            wait
+        };
+        let wait = if wait < FLOOR_NS { FLOOR_NS } else { wait };
+        let wait = if wait > CEILING_NS { CEILING_NS } else { wait };
+        self.probe_at = Some(now.after(wait << self.backoff));
+        if self.backoff < MAX_BACKOFF {
+            self.backoff += 1;
+        }
+    }
+}
+
+impl Qp {
+    /// No answer for a while: send the last packet again, which draws an acknowledgement or, if
+    /// more is missing, a NAK. An unanswered READ or atomic is asked for again.
+    // rule: roce-146
+    pub(super) fn probe(&mut self, ctx: &mut Ctx<'_>) {
+        self.req.rtt.probe_at = None;
+        if !self.req.in_flight() || self.req.rnr_until.is_some() {
+            return;
+        }
+        ctx.counters.completer_retry_err += 1;
+        let last = self.req.sent.prev();
+        let reads = self
+            .req
+            .inflight
+            .iter()
+            .any(|work| work.kind != Kind::Acked && work.packets > 0);
+        let from = if reads { self.req.una } else { last };
+        // The verbs timeout runs on: a peer that is gone is still found out in time.
+        let rto_at = self.req.rto_at;
+        self.rewind(ctx, from);
+        self.req.rto_at = rto_at;
+        self.req.rtt.schedule(ctx.now);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_probe_before_the_peer_has_answered_once() {
+        let mut rtt = Rtt::default();
+        rtt.on_sent(Psn::new(1), Instant(0));
+        assert_eq!(rtt.probe_at, None);
+        rtt.on_progress(Psn::new(2), true, Instant(10_000));
+        assert_eq!(rtt.probe_at, Some(Instant(10_000 + FLOOR_NS)));
+    }
+
+    #[test]
+    fn the_wait_doubles_up_to_a_limit_and_starts_over_with_progress() {
+        let mut rtt = Rtt::default();
+        rtt.on_sent(Psn::new(1), Instant(0));
+        rtt.on_progress(Psn::new(2), false, Instant(1000));
+        let mut waits = Vec::new();
+        for _ in 0..7 {
+            rtt.schedule(Instant(0));
+            waits.push(rtt.probe_at.map(|at| at.0 / FLOOR_NS));
+        }
+        assert_eq!(waits, [1, 2, 4, 8, 16, 16, 16].map(Some));
+        rtt.on_progress(Psn::new(3), true, Instant(0));
+        assert_eq!(rtt.probe_at, Some(Instant(FLOOR_NS)));
+    }
+
+    #[test]
+    fn a_packet_sent_twice_is_not_timed() {
+        let mut rtt = Rtt::default();
+        rtt.on_sent(Psn::new(1), Instant(0));
+        rtt.on_rewind();
+        rtt.on_progress(Psn::new(2), false, Instant(1000));
+        assert_eq!(rtt.smoothed, None);
+    }
+}
