@@ -6,11 +6,12 @@
 use super::{CQ, Node, PD};
 use srdma_core::hca::board::Doorbell;
 use srdma_core::hw::cqe::FlushCode;
-use srdma_core::hw::cqp::{CqCmd, ModifySrq, QpCmd, SrqCmd};
-use srdma_core::hw::wqe::{ReadWr, RemoteAddr, SendWr, WqeBuf, WrFlags, WriteWr};
+use srdma_core::hw::cqp::{CqCmd, CreateAh, ModifySrq, QpCmd, SrqCmd};
+use srdma_core::hw::wqe::{ReadWr, RemoteAddr, SendWr, UdTarget, WqeBuf, WrFlags, WriteWr};
 use srdma_core::hw::{CqeInfo, CqpCmd, HwQpState, HwQpType, QpContext, Sge};
 use srdma_core::mem::{Access, HostBuf};
-use srdma_core::num::{CeqId, CqId, Lkey, PdId, Pkey, Psn, Qkey, Qpn, Rkey, SrqId};
+use srdma_core::num::{AhId, CeqId, CqId, Lkey, PdId, Pkey, Psn, Qkey, Qpn, Rkey, SrqId};
+use srdma_core::obj::ah::AddressVector;
 use srdma_core::qp::attr::{AttrMask, QpState};
 use srdma_core::ring::{CqConsumer, CqShadow, RqProducer, SqProducer, SrqShadow};
 use std::collections::VecDeque;
@@ -458,6 +459,30 @@ impl Node {
         let mut wqe = WqeBuf::new();
         wqe.fetch_add(WrFlags::SIGNALED, local, RemoteAddr { addr, rkey }, add);
         self.post(qpn, &wqe)
+    }
+
+    /// UD SEND, signaled.
+    pub fn send_ud(&mut self, qpn: Qpn, ah: AhId, dest: u32, qkey: u32, sges: &[Sge]) -> u32 {
+        let mut wqe = WqeBuf::new();
+        let wr = SendWr {
+            flags: WrFlags::SIGNALED,
+            ud: Some(UdTarget {
+                ah,
+                qkey: Qkey(qkey),
+                dest: Qpn::new(dest),
+            }),
+            ..SendWr::default()
+        };
+        wqe.send(&wr, sges).unwrap();
+        self.post(qpn, &wqe)
+    }
+
+    /// An address handle for a target.
+    pub fn ah(&mut self, target: IpAddr) -> AhId {
+        let id = AhId(self.fresh_id());
+        let av = AddressVector::new(target, self.ip);
+        self.ok(CqpCmd::CreateAh(CreateAh { id, pd: PD, av }));
+        id
     }
 
     /// Posts a receive.

@@ -11,9 +11,13 @@
 #![cfg(test)]
 
 mod admission;
+mod mw;
 mod rc_atomic;
 mod rc_loss;
 mod rc_read;
 mod rc_requester;
 mod rc_responder;
 mod rc_rnr;
+mod srq;
+mod uc;
+mod ud;
