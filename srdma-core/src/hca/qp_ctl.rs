@@ -151,24 +151,24 @@ impl Device {
             conn.access = ctx.access;
         }
         if mask.contains(AttrMask::MIN_RNR_TIMER) {
-            conn.min_rnr_timer = ctx.min_rnr_timer & 31;
+            conn.min_rnr_timer = ctx.min_rnr_timer;
         }
         if mask.contains(AttrMask::TIMEOUT) {
-            conn.timeout = ctx.timeout & 31;
+            conn.timeout = ctx.timeout;
         }
         if mask.contains(AttrMask::RETRY_CNT) {
-            conn.retry_cnt = ctx.retry_cnt & 7;
+            conn.retry_cnt = ctx.retry_cnt;
             qp.req.retries_left = conn.retry_cnt;
         }
         if mask.contains(AttrMask::RNR_RETRY) {
-            conn.rnr_retry = ctx.rnr_retry & 7;
+            conn.rnr_retry = ctx.rnr_retry;
             qp.req.rnr_left = conn.rnr_retry;
         }
         if mask.contains(AttrMask::MAX_QP_RD_ATOMIC) {
-            conn.max_rd_atomic = ctx.max_rd_atomic.min(MAX_RD_ATOMIC);
+            conn.max_rd_atomic = ctx.max_rd_atomic;
         }
         if mask.contains(AttrMask::MAX_DEST_RD_ATOMIC) {
-            conn.max_dest_rd_atomic = ctx.max_dest_rd_atomic.min(MAX_RD_ATOMIC);
+            conn.max_dest_rd_atomic = ctx.max_dest_rd_atomic;
             qp.rsp.replies.set_depth(conn.max_dest_rd_atomic);
         }
         if mask.contains(AttrMask::SQ_PSN) {
@@ -414,7 +414,19 @@ fn insert(qps: &mut Table<Box<Qp>>, qp: Box<Qp>) -> Result<Slot, Refusal> {
 fn check_values(device: &Device, mask: AttrMask, ctx: &QpContext) -> Outcome {
     let mtu_ok =
         ctx.path_mtu.is_power_of_two() && (256..=device.port.mtu.bytes()).contains(&ctx.path_mtu);
-    if mask.contains(AttrMask::PATH_MTU) && !mtu_ok {
+    let given = |attr: AttrMask, value: u8, most: u8| mask.contains(attr) && value > most;
+    if (mask.contains(AttrMask::PATH_MTU) && !mtu_ok)
+        || given(AttrMask::TIMEOUT, ctx.timeout, 31)
+        || given(AttrMask::RETRY_CNT, ctx.retry_cnt, 7)
+        || given(AttrMask::RNR_RETRY, ctx.rnr_retry, 7)
+        || given(AttrMask::MIN_RNR_TIMER, ctx.min_rnr_timer, 31)
+        || given(AttrMask::MAX_QP_RD_ATOMIC, ctx.max_rd_atomic, MAX_RD_ATOMIC)
+        || given(
+            AttrMask::MAX_DEST_RD_ATOMIC,
+            ctx.max_dest_rd_atomic,
+            MAX_RD_ATOMIC,
+        )
+    {
         return Err(refuse(CqpMinor::INVALID_COMMAND));
     }
     if mask.contains(AttrMask::AV) {
