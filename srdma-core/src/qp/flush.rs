@@ -165,7 +165,9 @@ impl Qp {
 
     /// The send queue has drained in SQD.
     pub(crate) fn check_drained(&mut self, ctx: &mut Ctx<'_>) {
-        if self.state == QpState::Sqd && self.notify_drained && self.req.inflight.is_empty() {
+        let front = self.req.inflight.front();
+        let drained = front.is_none_or(|work| !self.has_begun(work));
+        if self.state == QpState::Sqd && self.notify_drained && drained {
             self.notify_drained = false;
             self.raise(ctx, AeCode::QP_SUSPEND_COMPLETE, AeSource::NONE, 0);
         }

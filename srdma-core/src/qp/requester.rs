@@ -5,6 +5,7 @@
 //! `completer.rs`, loss in `retry.rs`.
 
 use super::Qp;
+use super::attr::QpState;
 use super::rtt::Rtt;
 use super::window::{Kind, Local, ReadReq, SendCtx};
 use crate::hca::ctx::Ctx;
@@ -188,12 +189,24 @@ impl Qp {
         }
     }
 
-    /// Fences, READ depth, window.                                     [E810 2.5, RoCEv2 2.9, 2.10]
+    /// True if a packet of it was ever sent, or its local work was done.
+    pub(crate) const fn has_begun(&self, work: &SendCtx) -> bool {
+        match work.local {
+            Local::Done | Local::Failed(_) => true,
+            Local::Pending => work.packets > 0 && work.first.since(self.req.top) < 0,
+        }
+    }
+
+    /// Draining, fences, READ depth, window.                  [E810 2.5, RoCEv2 2.9, 2.10, 2.13]
     // rule: roce-63
     // rule: roce-64
     // rule: roce-65
     fn gate(&self, work: &SendCtx) -> Gate {
         let req = &self.req;
+        // rule: roce-81
+        if self.state == QpState::Sqd && !self.has_begun(work) {
+            return Gate::Wait;
+        }
         let starts = req.cur_packet == 0;
         if starts && req.cmd.read_fence && !req.reads.is_empty() {
             return Gate::Wait;
