@@ -263,8 +263,23 @@ impl Hca {
         self.dev.cqs.handle_timeout(&mut self.dev.events, now);
     }
 
+    /// A completion queue overran: every queue pair that completes there is lost.
+    // rule: roce-140
+    #[cold]
+    fn fail_users_of(&mut self, cq: Slot, now: Instant) {
+        for (slot, _, qp) in self.qps.iter_mut() {
+            if qp.id.send_cq == cq || qp.id.recv_cq == cq {
+                qp.cq_overrun(&mut self.dev.ctx(now));
+                self.timers.set(slot, &mut qp.timer, qp.req.deadline());
+            }
+        }
+    }
+
     /// The next vector to raise, each at most once a pass.
     pub fn poll_interrupt(&mut self, now: Instant) -> Option<MsixVector> {
+        while let Some(cq) = self.dev.cqs.take_overrun() {
+            self.fail_users_of(cq, now);
+        }
         let device = &mut self.dev;
         // Arms that were seen while completions were written are looked at once more.
         device.cqs.settle(&mut device.events, now);

@@ -41,6 +41,8 @@ pub struct CqTable {
     /// CQs with an event that waits for the one before; each is here at most once.
     gated: Vec<Slot>,
     cqes: u64,
+    /// CQs that overran and whose queue pairs have not been told.
+    overran: Vec<Slot>,
     overruns: u64,
 }
 
@@ -56,6 +58,7 @@ impl CqTable {
             timed: Vec::new(),
             gated: Vec::new(),
             cqes: 0,
+            overran: Vec::new(),
             overruns: 0,
         }
     }
@@ -90,10 +93,20 @@ impl CqTable {
         let slot = self.table.insert(cq.id.0, cq)?;
         // So that the data path never allocates: each CQ can be in every list.
         let count = self.table.len();
-        for list in [&mut self.owing, &mut self.timed, &mut self.gated] {
+        for list in self.lists() {
             list.reserve(count.saturating_sub(list.len()));
         }
         Ok(slot)
+    }
+
+    /// The lists of CQs that somebody must come back to; each CQ is in each at most once.
+    const fn lists(&mut self) -> [&mut Vec<Slot>; 4] {
+        [
+            &mut self.owing,
+            &mut self.timed,
+            &mut self.gated,
+            &mut self.overran,
+        ]
     }
 
     /// Takes a CQ without users out, and off its CEQ. From here on no CEQE names it.
@@ -101,7 +114,7 @@ impl CqTable {
     pub fn remove(&mut self, events: &mut Events, slot: Slot) -> Option<Cq> {
         let number = self.table.number_of(slot)?;
         let cq = self.table.remove(number)?;
-        for list in [&mut self.owing, &mut self.timed, &mut self.gated] {
+        for list in self.lists() {
             list.retain(|other| *other != slot);
         }
         if let Some(ceq) = cq.notify.ceq() {
@@ -162,6 +175,7 @@ impl CqTable {
             // rule: roce-140
             cq.error = true;
             self.overruns += 1;
+            self.overran.push(slot);
             events.raise_cq_error(cq.id, cq.notify.cookie());
             return Err(Overrun);
         }
@@ -177,6 +191,11 @@ impl CqTable {
         cq.notify.published(events, kind, now);
         self.follow(slot);
         Ok(())
+    }
+
+    /// A CQ that overran since the last call: every queue pair that completes there is lost.
+    pub fn take_overrun(&mut self) -> Option<Slot> {
+        self.overran.pop()
     }
 
     /// Closes a pass: before interrupts are polled, after the doorbells of the pass.
