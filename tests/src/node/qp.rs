@@ -401,6 +401,13 @@ impl Node {
         slot.index
     }
 
+    /// Quanta of the send queue and entries of the receive queue that are free.
+    #[must_use]
+    pub fn room(&self, qpn: Qpn) -> (u32, u32) {
+        let end = self.qps.get(&qpn.value()).unwrap();
+        (end.sq.free(), end.rq.free())
+    }
+
     /// Rings the send queue's doorbell.
     pub fn ring_sq(&mut self, qpn: Qpn) {
         self.hca.ring(self.now, Doorbell::Sq(qpn));

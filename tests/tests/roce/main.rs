@@ -11,6 +11,8 @@
 #![cfg(test)]
 
 mod admission;
+mod cq_events;
+mod garbage;
 mod mw;
 mod rc_atomic;
 mod rc_loss;
@@ -19,5 +21,6 @@ mod rc_requester;
 mod rc_responder;
 mod rc_rnr;
 mod srq;
+mod state;
 mod uc;
 mod ud;

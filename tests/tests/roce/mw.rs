@@ -56,7 +56,11 @@ fn a_window_opens_its_range_only() {
             let how = bind_to(&rig.mem, window, 4096, 4096, kind == StagKind::Mw1);
             assert_eq!(bind(&mut rig, &how), None);
             let at = rig.mem.at(offset);
-            assert_eq!(writes(&mut rig, RQ_PSN, at, window), fits, "{kind:?} {offset}");
+            assert_eq!(
+                writes(&mut rig, RQ_PSN, at, window),
+                fits,
+                "{kind:?} {offset}"
+            );
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The unreliable connection: messages arrive whole or not at all.      [RoCEv2 2.12, 3.2]
 
+use srdma_core::hw::HwQpType;
 use srdma_core::mem::Access;
 use srdma_core::num::Rkey;
 use srdma_core::qp::attr::{AttrMask, QpState};
@@ -9,7 +10,6 @@ use srdma_tests::wire_dsl::{
     brief, send_first, send_last, send_middle, send_only, uc, write_first, write_last, write_only,
     write_only_imm,
 };
-use srdma_core::hw::HwQpType;
 
 const MTU: usize = 1024;
 
@@ -25,7 +25,12 @@ fn requests_complete_when_they_have_left() {
     let heard = rig.transmit();
     assert_eq!(
         brief(&heard),
-        [(0x24, SQ_PSN), (0x20, SQ_PSN + 1), (0x21, SQ_PSN + 2), (0x22, SQ_PSN + 3)]
+        [
+            (0x24, SQ_PSN),
+            (0x20, SQ_PSN + 1),
+            (0x21, SQ_PSN + 2),
+            (0x22, SQ_PSN + 3)
+        ]
     );
     assert!(heard.iter().all(|h| !h.head.bth.ack_req), "nobody answers");
     assert_eq!(rig.done(), [('s', 0, None), ('s', 1, None)]);
@@ -48,7 +53,13 @@ fn messages_arrive() {
     let (at, key) = (rig.mem.at(8192), rig.mem.rkey());
     rig.tell(uc(write_only(RQ_PSN + 3, at, key, b"write")));
     assert_eq!(rig.mem.read(8192, 5), b"write");
-    rig.tell(uc(write_only_imm(RQ_PSN + 4, at, key, b"again", [1, 2, 3, 4])));
+    rig.tell(uc(write_only_imm(
+        RQ_PSN + 4,
+        at,
+        key,
+        b"again",
+        [1, 2, 3, 4],
+    )));
     let cqe = rig.poll()[0].cqe;
     assert_eq!((cqe.len, cqe.imm), (5, Some(0x0102_0304)));
 }
@@ -90,9 +101,16 @@ fn broken_messages_are_dropped_in_silence() {
         vec![send_first(0, &[0; MTU]), send_middle(0, &[0; 4])],
         vec![send_first(0, &[0; MTU]), send_last(0, b"")],
         vec![send_only(0, &[0; MTU + 4])],
-        vec![send_first(0, &[0; MTU]), send_middle(0, &[0; MTU]), send_last(0, b"xxxx")],
+        vec![
+            send_first(0, &[0; MTU]),
+            send_middle(0, &[0; MTU]),
+            send_last(0, b"xxxx"),
+        ],
         vec![write_first(0, at, key, 2000, &[0; MTU]), send_last(0, b"x")],
-        vec![write_first(0, at, key, 2000, &[0; MTU]), write_last(0, b"x")],
+        vec![
+            write_first(0, at, key, 2000, &[0; MTU]),
+            write_last(0, b"x"),
+        ],
         vec![write_only(0, at, Rkey(0x5a), b"x")],
         vec![write_only(0, 0, key, b"x")],
         vec![write_only_imm(0, at, Rkey(0x5a), b"x", [0; 4])],
@@ -156,7 +174,8 @@ fn a_local_fault_stops_the_send_queue_only() {
             rig.send(0, 4);
         } else {
             rig.node.send_ud(rig.qp, ah, 0x22, 0x1234_5678, &[sge]);
-            rig.node.send_ud(rig.qp, ah, 0x22, 0x1234_5678, &[rig.mem.sge(0, 4)]);
+            rig.node
+                .send_ud(rig.qp, ah, 0x22, 0x1234_5678, &[rig.mem.sge(0, 4)]);
         }
         assert!(rig.transmit().is_empty());
         assert_eq!(rig.done(), [('s', 0, Some(2)), ('s', 1, Some(1))]);
@@ -173,7 +192,8 @@ fn a_local_fault_stops_the_send_queue_only() {
         if kind == HwQpType::UC {
             rig.send(0, 4);
         } else {
-            rig.node.send_ud(rig.qp, ah, 0x22, 0x1234_5678, &[rig.mem.sge(0, 4)]);
+            rig.node
+                .send_ud(rig.qp, ah, 0x22, 0x1234_5678, &[rig.mem.sge(0, 4)]);
         }
         assert_eq!(rig.transmit().len(), 1, "it sends again");
         assert_eq!(rig.done(), [('s', 3, None)]);

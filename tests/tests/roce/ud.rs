@@ -5,11 +5,11 @@ use srdma_core::hw::HwQpType;
 use srdma_core::hw::cqp::McastCmd;
 use srdma_core::num::Qpn;
 use srdma_core::qp::attr::QpState;
+use srdma_core::wire::{FlowTuple, ROCE_PORT};
 use srdma_net::wire_link::Datagram;
 use srdma_tests::node::{Node, QpSpec};
 use srdma_tests::rig::Rig;
 use srdma_tests::wire_dsl::{Heard, datagram};
-use srdma_core::wire::{FlowTuple, ROCE_PORT};
 use std::net::{IpAddr, SocketAddr};
 
 const QKEY: u32 = 0x1234_5678;
@@ -37,7 +37,10 @@ fn a_datagram_is_delivered_behind_its_area() {
     assert_eq!(area[..20], [0; 20]);
     let header = &area[20..];
     assert_eq!(header[0], 0x45);
-    assert_eq!(u16::from_be_bytes([header[2], header[3]]), 28 + 12 + 8 + 8 + 4);
+    assert_eq!(
+        u16::from_be_bytes([header[2], header[3]]),
+        28 + 12 + 8 + 8 + 4
+    );
     assert_eq!((header[8], header[9]), (64, 17));
     assert_eq!(header[12..16], [10, 0, 0, 2]);
     assert_eq!(header[16..], [10, 0, 0, 1]);
@@ -45,7 +48,11 @@ fn a_datagram_is_delivered_behind_its_area() {
         .chunks(2)
         .map(|two| u32::from(u16::from_be_bytes([two[0], two[1]])))
         .sum();
-    assert_eq!((sum & 0xffff) + (sum >> 16), 0xffff, "the checksum is right");
+    assert_eq!(
+        (sum & 0xffff) + (sum >> 16),
+        0xffff,
+        "the checksum is right"
+    );
 }
 
 #[test]
@@ -79,10 +86,17 @@ fn what_finds_no_receive_is_dropped() {
     let mut rig = Rig::ud();
     assert!(rig.hear(datagram(0, QKEY, 1, b"x")).is_empty());
     rig.recv(0, 44);
-    assert!(rig.hear(datagram(1, QKEY, 1, b"xxxxx")).is_empty(), "too long for it");
+    assert!(
+        rig.hear(datagram(1, QKEY, 1, b"xxxxx")).is_empty(),
+        "too long for it"
+    );
     assert!(rig.done().is_empty());
     rig.tell(datagram(900, QKEY, 1, b"xxxx"));
-    assert_eq!(rig.done(), [('r', 0, None)], "the receive is there for the next");
+    assert_eq!(
+        rig.done(),
+        [('r', 0, None)],
+        "the receive is there for the next"
+    );
     assert_eq!(rig.state(), QpState::Rts);
     assert!(rig.aes().is_empty());
 }
@@ -92,8 +106,10 @@ fn a_datagram_names_target_key_and_source() {
     // proves: roce-79
     let mut rig = Rig::ud();
     let ah = rig.node.ah("10.0.0.9".parse().unwrap());
-    rig.node.send_ud(rig.qp, ah, 0x99, 0x55, &[rig.mem.sge(0, 4)]);
-    rig.node.send_ud(rig.qp, ah, 0x99, 0x8000_0000, &[rig.mem.sge(0, 4)]);
+    rig.node
+        .send_ud(rig.qp, ah, 0x99, 0x55, &[rig.mem.sge(0, 4)]);
+    rig.node
+        .send_ud(rig.qp, ah, 0x99, 0x8000_0000, &[rig.mem.sge(0, 4)]);
     let heard = rig.transmit();
     assert_eq!(rig.done(), [('s', 0, None), ('s', 1, None)]);
     let deths: Vec<_> = heard.iter().map(|h| h.head.deth.unwrap()).collect();
@@ -112,10 +128,12 @@ fn a_datagram_longer_than_the_mtu_does_not_leave() {
     // proves: roce-78
     let mut rig = Rig::ud();
     let ah = rig.node.ah(rig.peer.ip());
-    rig.node.send_ud(rig.qp, ah, 0x22, QKEY, &[rig.mem.sge(0, 4096)]);
+    rig.node
+        .send_ud(rig.qp, ah, 0x22, QKEY, &[rig.mem.sge(0, 4096)]);
     assert_eq!(rig.transmit().len(), 1, "the MTU of the port counts");
     assert_eq!(rig.done(), [('s', 0, None)]);
-    rig.node.send_ud(rig.qp, ah, 0x22, QKEY, &[rig.mem.sge(0, 4097)]);
+    rig.node
+        .send_ud(rig.qp, ah, 0x22, QKEY, &[rig.mem.sge(0, 4097)]);
     assert!(rig.transmit().is_empty());
     assert_eq!(rig.done(), [('s', 1, Some(6))], "LOC_LEN");
     let event = rig.node.aes()[0];
@@ -126,7 +144,8 @@ fn a_datagram_longer_than_the_mtu_does_not_leave() {
 fn a_handle_that_is_not_there_is_a_fault() {
     let mut rig = Rig::ud();
     let ah = srdma_core::num::AhId(77);
-    rig.node.send_ud(rig.qp, ah, 0x22, QKEY, &[rig.mem.sge(0, 4)]);
+    rig.node
+        .send_ud(rig.qp, ah, 0x22, QKEY, &[rig.mem.sge(0, 4)]);
     assert!(rig.transmit().is_empty());
     assert_eq!(rig.done(), [('s', 0, Some(4))]);
     assert_eq!(rig.node.aes()[0].code.0, 0x406);
@@ -153,7 +172,9 @@ fn a_group_reaches_its_members() {
     let source: SocketAddr = "10.0.0.2:49443".parse().unwrap();
     let tell = |node: &mut Node| {
         let flow = FlowTuple::to_roce(source.ip(), source.port(), group);
-        let bytes = datagram(0, QKEY, 0x33, b"all").to(Qpn::MULTICAST).bytes(&flow);
+        let bytes = datagram(0, QKEY, 0x33, b"all")
+            .to(Qpn::MULTICAST)
+            .bytes(&flow);
         node.receive(&Datagram {
             source,
             target: SocketAddr::new(group, ROCE_PORT),
@@ -166,7 +187,11 @@ fn a_group_reaches_its_members() {
         took.sort_unstable_by_key(|qpn| qpn.value());
         took
     };
-    assert_eq!(tell(&mut node), members[..2], "attached, and of the right Q_Key");
+    assert_eq!(
+        tell(&mut node),
+        members[..2],
+        "attached, and of the right Q_Key"
+    );
     for qp in &members[..2] {
         node.recv(*qp, &[mem.sge(0, 256)]);
     }
