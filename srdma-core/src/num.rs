@@ -179,6 +179,7 @@ impl Psn {
         clippy::cast_possible_wrap,
         reason = "the shift moves the sign of 24 bits to bit 31"
     )]
+    // rule: e810-33
     pub const fn since(self, earlier: Self) -> i32 {
         // rule: roce-41
         ((self.0.wrapping_sub(earlier.0) << 8) as i32) >> 8

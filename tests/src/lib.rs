@@ -6,5 +6,5 @@ pub mod pair;
 pub mod pcap;
 pub mod rig;
 pub mod source;
-pub mod wire_dsl;
 pub mod storm;
+pub mod wire_dsl;

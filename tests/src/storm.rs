@@ -64,8 +64,15 @@ pub struct StormReport {
 #[derive(Debug)]
 enum Expect {
     Done,
-    Read { slot: usize, len: usize, from: usize },
-    Atomic { slot: usize, old: u64 },
+    Read {
+        slot: usize,
+        len: usize,
+        from: usize,
+    },
+    Atomic {
+        slot: usize,
+        old: u64,
+    },
 }
 
 #[derive(Debug)]
@@ -120,7 +127,10 @@ pub fn run(config: &StormConfig) -> Result<StormReport> {
         for index in 0..world.lanes.len() {
             moved |= world.post(index, per_lane)?;
             moved |= world.reap(index)?;
-            open |= world.lanes.get(index).is_some_and(|lane| lane.done < per_lane);
+            open |= world
+                .lanes
+                .get(index)
+                .is_some_and(|lane| lane.done < per_lane);
         }
         if !open {
             break;
@@ -173,12 +183,22 @@ impl World {
             lanes.push(lane);
         }
         let report = StormReport::default();
-        Ok(Self { clock, fabric, a, b, lanes, rng, report })
+        Ok(Self {
+            clock,
+            fabric,
+            a,
+            b,
+            lanes,
+            rng,
+            report,
+        })
     }
 
     fn post(&mut self, index: usize, per_lane: u64) -> Result<bool> {
         let rng = &mut self.rng;
-        let Some(lane) = self.lanes.get_mut(index) else { return Ok(false) };
+        let Some(lane) = self.lanes.get_mut(index) else {
+            return Ok(false);
+        };
         let mut any = false;
         // Receives come late now and then, so that senders meet an empty queue.
         if rng.u32(0..8) != 0 {
@@ -195,7 +215,9 @@ impl World {
     }
 
     fn reap(&mut self, index: usize) -> Result<bool> {
-        let Some(lane) = self.lanes.get_mut(index) else { return Ok(false) };
+        let Some(lane) = self.lanes.get_mut(index) else {
+            return Ok(false);
+        };
         let mut done = [Completion::EMPTY; 16];
         let got = lane.cq.poll_into(&mut done);
         for completion in done.iter().take(got) {
@@ -226,7 +248,11 @@ impl World {
             }
         }
         for lane in &self.lanes {
-            assert_eq!(lane.region.to_vec(0, REGION)?, lane.oracle, "memory differs");
+            assert_eq!(
+                lane.region.to_vec(0, REGION)?,
+                lane.oracle,
+                "memory differs"
+            );
             self.report.bytes += REGION as u64;
         }
         for counters in [self.a.counters(), self.b.counters()] {
@@ -268,9 +294,13 @@ impl Lane {
             | Access::REMOTE_READ
             | Access::REMOTE_ATOMIC;
         Ok(Self {
-            local: from.1.register(vec![0; DEPTH * MAX_LEN], Access::LOCAL_WRITE)?,
+            local: from
+                .1
+                .register(vec![0; DEPTH * MAX_LEN], Access::LOCAL_WRITE)?,
             region: to.1.register(oracle.clone(), all)?,
-            inbox: to.1.register(vec![0; RECVS * MAX_LEN], Access::LOCAL_WRITE)?,
+            inbox: to
+                .1
+                .register(vec![0; RECVS * MAX_LEN], Access::LOCAL_WRITE)?,
             qp,
             peer,
             cq,
@@ -345,7 +375,11 @@ impl Lane {
                 .signaled();
         }
         batch.ring()?;
-        self.messages.push_back(Message { bytes, imm, write: false });
+        self.messages.push_back(Message {
+            bytes,
+            imm,
+            write: false,
+        });
         Ok(Expect::Done)
     }
 
@@ -363,7 +397,11 @@ impl Lane {
                 .local(self.local.sge(slot..slot + len))
                 .remote(addr, rkey)
                 .signaled();
-            self.messages.push_back(Message { bytes, imm: Some(imm), write: true });
+            self.messages.push_back(Message {
+                bytes,
+                imm: Some(imm),
+                write: true,
+            });
         } else {
             batch
                 .write(WrId(id))
@@ -449,12 +487,20 @@ impl Lane {
             Expect::Done => Ok(0),
             Expect::Read { slot, len, from } => {
                 let got = self.local.to_vec(slot, len)?;
-                assert_eq!(got, self.oracle[from..from + len], "READ {id} got other bytes");
+                assert_eq!(
+                    got,
+                    self.oracle[from..from + len],
+                    "READ {id} got other bytes"
+                );
                 Ok(len as u64)
             }
             Expect::Atomic { slot, old } => {
                 let got: [u8; 8] = self.local.to_vec(slot, 8)?.try_into().unwrap_or_default();
-                assert_eq!(u64::from_ne_bytes(got), old, "atomic {id} ran other than once");
+                assert_eq!(
+                    u64::from_ne_bytes(got),
+                    old,
+                    "atomic {id} ran other than once"
+                );
                 Ok(8)
             }
         }

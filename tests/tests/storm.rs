@@ -11,7 +11,10 @@ use srdma_tests::storm::{StormConfig, run};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 fn setting(name: &str, default: u64) -> u64 {
-    std::env::var(name).ok().and_then(|value| value.parse().ok()).unwrap_or(default)
+    std::env::var(name)
+        .ok()
+        .and_then(|value| value.parse().ok())
+        .unwrap_or(default)
 }
 
 fn storm(seed: u64, operations: u64) {
@@ -23,7 +26,12 @@ fn storm(seed: u64, operations: u64) {
         seed,
         ..FabricConfig::default()
     };
-    let config = StormConfig { operations, qps: 4, network, v6: seed % 4 == 3 };
+    let config = StormConfig {
+        operations,
+        qps: 4,
+        network,
+        v6: seed % 4 == 3,
+    };
     println!("seed {seed}: {config:?}");
     let report = run(&config).expect("verbs calls succeed");
     println!("seed {seed}: {report:?}");

@@ -194,6 +194,7 @@ impl Device {
         let key = PathKey {
             target: ctx.dest_ip,
             local: entry.addr,
+            // rule: roce-3
             source_port: entry.tx_port,
             tclass: ctx.traffic_class,
             hop_limit: if ctx.hop_limit == 0 {

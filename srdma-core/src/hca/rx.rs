@@ -191,6 +191,7 @@ impl Hca {
                 };
                 self.deliver_datagram(now, meta, packet, ip_id, slot);
             }
+            // rule: roce-153
             Service::Cnp => self.dev.counters.rcvd_cnps += 1,
             _ => self.dev.counters.unsupported_opcode += 1,
         }

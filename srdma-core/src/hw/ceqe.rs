@@ -31,6 +31,7 @@ impl Ceqe {
     #[inline]
     #[must_use]
     pub fn encode(self) -> u64 {
+        // rule: e810-23
         CeqeWord::ZERO.with_half_cookie(self.cookie >> 1).bits()
     }
 

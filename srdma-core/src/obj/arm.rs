@@ -114,6 +114,7 @@ impl ArmState {
     pub(crate) fn look(&mut self, word: u64, backlog: Kind) -> Kind {
         let fresh = core::mem::take(&mut self.fresh).max(backlog);
         let seq = word >> 16;
+        // rule: e810-20
         if seq == self.seq {
             return Kind::Nothing;
         }

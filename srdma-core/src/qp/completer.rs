@@ -278,6 +278,7 @@ impl Qp {
     /// Completes what is done at the front, in order.
     // rule: roce-66
     // rule: roce-67
+    // rule: e810-31
     pub(crate) fn retire(&mut self, ctx: &mut Ctx<'_>) {
         while let Some(work) = self.req.inflight.front().copied() {
             match work.local {

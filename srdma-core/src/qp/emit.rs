@@ -43,6 +43,7 @@ impl<'a> Pieces<'a> {
 }
 
 /// The memory behind `[offset, offset + len)` of a message described by `sges`.
+// rule: roce-69
 pub(crate) fn gather<'a>(
     regions: &'a MrTable,
     pd: PdId,
@@ -242,6 +243,7 @@ impl Qp {
         }
         if last {
             emit.bth.solicited = cmd.solicited;
+            // rule: e810-1
             // The WQE holds the immediate in host order; the wire has it as the program gave it.
             emit.imm = cmd.imm.map(|imm| ImmDt(imm.to_be_bytes()));
             emit.ieth = cmd.inv_key;

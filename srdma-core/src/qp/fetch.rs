@@ -111,6 +111,7 @@ impl Qp {
         let datagram = matches!(self.id.kind, QpType::Ud | QpType::Gsi);
         let reliable = self.id.kind == QpType::Rc;
         let kind = match cmd.op {
+            // rule: e810-15
             SqOp::NOP => return Ok((Kind::Local, 0)),
             SqOp::SEND | SqOp::SEND_SOL => Kind::Acked,
             SqOp::SEND_INV | SqOp::SEND_SOL_INV if reliable => Kind::Acked,

@@ -49,6 +49,7 @@ impl Qp {
     /// The oldest WQE in flight failed for `cause`.
     // rule: roce-82
     // rule: roce-133
+    // rule: e810-32
     pub(crate) fn sq_error(&mut self, ctx: &mut Ctx<'_>, cause: Cause) {
         if self.state == QpState::Err || self.state == QpState::Reset {
             return;

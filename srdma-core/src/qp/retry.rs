@@ -136,6 +136,7 @@ impl Qp {
     }
 
     /// The QP's deadline has passed.
+    // rule: roce-148
     pub(crate) fn on_timer(&mut self, ctx: &mut Ctx<'_>) {
         if self.req.rnr_until.is_some_and(|until| until <= ctx.now) {
             self.req.rnr_until = None;

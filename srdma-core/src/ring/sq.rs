@@ -271,6 +271,7 @@ impl<W: Words> SqConsumer<W> {
     ///
     /// On a fault `cmd` has the header's parts, so that the fault can be reported.
     #[inline]
+    // rule: e810-14
     pub fn read(&self, cmd: &mut SqCmd) -> Option<Result<(), WqeFault>> {
         let header = self.peek()?;
         Some(self.parse(self.cursor.index(), header, cmd))

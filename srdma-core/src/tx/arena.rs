@@ -273,6 +273,7 @@ impl TxArena {
         let first = u32::try_from(self.segs.len()).ok()?;
         let limit = self.segments_for(path.target);
         self.runs.push(Run {
+            // rule: roce-1
             target: std::net::SocketAddr::new(path.target, crate::wire::flow::ROCE_PORT),
             local: path.local,
             tclass: path.tclass,

@@ -95,7 +95,7 @@ fn everything_doubled_is_done_once() {
 
 #[test]
 fn chance_is_survived() {
-    // proves: roce-144, roce-148, roce-149
+    // proves: roce-148, roce-149
     for seed in 0..100 {
         let mut rng = fastrand::Rng::with_seed(seed);
         let mut pair = Pair::new();

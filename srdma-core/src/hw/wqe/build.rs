@@ -388,6 +388,7 @@ impl WqeBuf {
         clippy::cast_possible_truncation,
         reason = "at most 101 bytes, 4 quanta"
     )]
+    // rule: roce-68
     fn inline(&mut self, header: SqHeader, imm: Option<u32>, bytes: &[u8]) -> Result<(), WqeError> {
         if bytes.len() > MAX_INLINE {
             return Err(WqeError::InlineTooLong);

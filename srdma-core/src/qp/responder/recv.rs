@@ -113,6 +113,7 @@ impl Qp {
             len: done.len,
             psn: packet.psn(),
             peer: done.invalidated.map_or(0, Rkey::value),
+            // rule: e810-10
             stag_or_ipv4: done.invalidated.is_some(),
             solicited: packet.solicited(),
             imm: packet.imm().map(|imm| u32::from_be_bytes(imm.0)),

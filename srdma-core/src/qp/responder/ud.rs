@@ -77,6 +77,7 @@ impl Qp {
             len: u32::try_from(len).unwrap_or(u32::MAX),
             psn: packet.psn(),
             peer: deth.source.value(),
+            // rule: e810-10
             stag_or_ipv4: meta.local.is_ipv4(),
             solicited: packet.solicited(),
             imm: packet.imm().map(|imm| u32::from_be_bytes(imm.0)),
