@@ -21,6 +21,7 @@
 )]
 
 mod mem;
+mod post;
 mod qp;
 
 pub use mem::{ALL, Mem, pattern};

@@ -8,7 +8,11 @@
 //! `run` moves packets and steps the clock to whatever comes next until nothing is left to happen.
 //! What this does not do: bandwidth, queues, or chance; a script that wants chance brings its seed.
 
-#![allow(clippy::missing_panics_doc, reason = "a harness fails loudly")]
+#![allow(
+    clippy::indexing_slicing,
+    clippy::missing_panics_doc,
+    reason = "a harness fails loudly"
+)]
 
 use crate::node::{Mem, Node, QpSpec};
 use crate::wire_dsl::Heard;

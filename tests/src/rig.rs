@@ -6,7 +6,11 @@
 //! assert_eq!(answers(&answer), [(0x11, 0x200, 0x1f)]);
 //! ```
 
-#![allow(clippy::missing_panics_doc, reason = "a harness fails loudly")]
+#![allow(
+    clippy::missing_panics_doc,
+    clippy::needless_pass_by_value,
+    reason = "a harness fails loudly, and scripts give packets away"
+)]
 
 use crate::node::{Mem, Node, QpSpec, Wc};
 use crate::wire_dsl::{Frame, Heard};

@@ -102,10 +102,10 @@ fn values_out_of_range_are_refused() {
         (QpState::Init, QpState::Rtr, |s| s.mtu = 1000),
         (QpState::Init, QpState::Rtr, |s| s.mtu = 0),
         (QpState::Init, QpState::Rtr, |s| {
-            s.peer = "0.0.0.0".parse().unwrap()
+            s.peer = "0.0.0.0".parse().unwrap();
         }),
         (QpState::Init, QpState::Rtr, |s| {
-            s.peer = "fd00::2".parse().unwrap()
+            s.peer = "fd00::2".parse().unwrap();
         }),
         (QpState::Init, QpState::Rtr, |s| s.ird = 129),
         (QpState::Rtr, QpState::Rts, |s| s.ord = 129),
