@@ -18,11 +18,11 @@ use crate::driver::fifo::Fifo;
 use crate::error::{Arg, Reason, Result};
 use crate::pd::Pd;
 use core::fmt;
-use srdma_core::time::Instant;
 use srdma_core::hca::counters::Counters;
 use srdma_core::limits;
 use srdma_core::num::Pkey;
 use srdma_core::obj::port::{Gid, LinkState, Mtu, PKEYS};
+use srdma_core::time::Instant;
 use std::net::IpAddr;
 use std::sync::Arc;
 

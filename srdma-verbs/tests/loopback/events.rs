@@ -323,3 +323,68 @@ fn a_queue_that_overflows_says_so() {
     assert_eq!(kinds, [AsyncKind::CqErr, AsyncKind::QpFatal]);
     assert_eq!(qa.state(), QpState::Err);
 }
+
+#[test]
+fn threads_share_queues_channels_and_devices() {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    const MESSAGES: u64 = 4000;
+    let (a, b) = sides();
+    let channel = b.ctx.create_comp_channel().unwrap();
+    let cq = b.ctx.create_cq(1024).on_channel(&channel).build().unwrap();
+    let (qa, qb) = connect(
+        &a.qp(QpType::Rc).max_send_wr(256),
+        &b.qp(QpType::Rc).recv_cq(&cq).max_recv_wr(512),
+    );
+    let memory = b.mr(64);
+    let (posted, sent, received) = (AtomicU64::new(0), AtomicU64::new(0), AtomicU64::new(0));
+    let receive = |count: u64| {
+        let mut batch = qb.post_recv();
+        for id in 0..count {
+            batch.recv(WrId(id)).local(memory.sge(..));
+        }
+        batch.ring().unwrap();
+    };
+    receive(400);
+    cq.arm(false).unwrap();
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                while posted.fetch_add(4, Ordering::Relaxed) < MESSAGES {
+                    let mut batch = qa.post_send();
+                    for id in 0..4 {
+                        batch.send(WrId(id)).inline(b"shared").signaled();
+                    }
+                    batch.ring().unwrap();
+                    let before = sent.load(Ordering::Relaxed);
+                    until("room", || {
+                        let mut poll = a.cq.poll();
+                        while let Some(wc) = poll.next() {
+                            assert!(wc.is_ok(), "{wc:?}");
+                            sent.fetch_add(1, Ordering::Relaxed);
+                        }
+                        let now = sent.load(Ordering::Relaxed);
+                        now > before || now >= MESSAGES
+                    });
+                }
+            });
+            scope.spawn(|| {
+                while received.load(Ordering::Relaxed) < MESSAGES {
+                    let Some(event) = channel.wait_for(Duration::from_millis(100)) else {
+                        continue;
+                    };
+                    event.cq().arm(false).unwrap();
+                    let mut taken = 0;
+                    let mut poll = event.cq().poll();
+                    while let Some(wc) = poll.next() {
+                        assert!(wc.is_ok(), "{wc:?}");
+                        taken += 1;
+                    }
+                    drop(poll);
+                    receive(taken);
+                    received.fetch_add(taken, Ordering::Relaxed);
+                }
+            });
+        }
+    });
+    assert_eq!(received.load(Ordering::Relaxed), MESSAGES);
+}
