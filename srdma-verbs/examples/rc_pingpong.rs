@@ -112,12 +112,13 @@ fn main() -> Result<()> {
     let (ours, theirs) = (left.qp.endpoint(), right.qp.endpoint());
     let (left, right) = (left.connect(&theirs)?, right.connect(&ours)?);
 
-    let echo = std::thread::spawn(move || -> Result<()> {
+    let echo = std::thread::spawn(move || -> Result<End> {
         for round in 0..ROUNDS {
             right.receive()?;
             right.send(round)?;
         }
-        Ok(())
+        // Kept by the caller: a queue pair that is dropped no longer sends its last message.
+        Ok(right)
     });
     let start = Instant::now();
     for round in 0..ROUNDS {
@@ -127,5 +128,5 @@ fn main() -> Result<()> {
     }
     let micros = start.elapsed().as_secs_f64() * 1e6 / f64::from(ROUNDS);
     println!("{ROUNDS} round trips of {SIZE} bytes: {micros:.2} us each");
-    echo.join().unwrap_or(Ok(()))
+    echo.join().map_or(Ok(()), |end| end.map(drop))
 }

@@ -8,7 +8,8 @@
 //! ```
 //!
 //! A device is a set of local addresses, and owns UDP port 4791 on each while it is open. Opening
-//! the same set twice in one process gives two contexts on one device.
+//! the same set, or the same name, twice in one process gives two contexts on one device. Sets that
+//! only overlap cannot be open at the same time.
 
 use crate::context::Context;
 use crate::driver::Driver;
@@ -212,20 +213,32 @@ impl DeviceConfig {
         } else {
             self.name.clone()
         };
-        let mut open = lock(&OPEN);
-        open.retain(|driver| driver.strong_count() != 0);
-        let on_wire = self.wire.is_some();
-        let known = open
-            .iter()
-            .filter_map(Weak::upgrade)
-            .find(|driver| driver.addrs == self.addrs);
-        if let Some(driver) = known.filter(|_| !on_wire) {
+        if self.wire.is_some() {
+            let driver = Driver::open(self.engine()).map_err(|reason| reason.of(VERB))?;
             return Ok(Context::create(driver, name));
         }
-        let driver = Driver::open(self.engine()).map_err(|reason| reason.of(VERB))?;
-        if !on_wire {
-            open.push(Arc::downgrade(&driver));
+        let mut open = lock(&OPEN);
+        if let Some(driver) = open
+            .iter()
+            .find_map(|known| known.same(&self.name, &self.addrs))
+        {
+            return Ok(Context::create(driver, name));
         }
+        let overlaps = |known: &&Opened| self.addrs.iter().any(|addr| known.addrs.contains(addr));
+        if open.iter().filter(overlaps).any(Opened::is_alive) {
+            return Err(Reason::Busy.of(VERB));
+        }
+        // A device whose last handle went on another thread may hold its sockets a moment longer.
+        let closing = open.iter().any(|known| overlaps(&known));
+        let driver = retry(closing, || Driver::open(self.clone().engine()));
+        let driver = driver.map_err(|reason| reason.of(VERB))?;
+        open.retain(Opened::is_alive);
+        let weak = Arc::downgrade(&driver);
+        open.push(Opened {
+            name: self.name,
+            addrs: self.addrs,
+            driver: weak,
+        });
         Ok(Context::create(driver, name))
     }
 
@@ -259,5 +272,43 @@ fn guid(addrs: &[IpAddr]) -> u64 {
     0x0200_00ff_fe00_0000 ^ bits
 }
 
+/// A device that this process has open, or had.
+struct Opened {
+    /// Empty if none was given.
+    name: String,
+    addrs: Vec<IpAddr>,
+    driver: Weak<Driver>,
+}
+
+impl Opened {
+    fn is_alive(&self) -> bool {
+        self.driver.strong_count() != 0
+    }
+
+    /// The device, if it is alive and has this name or these addresses.
+    fn same(&self, name: &str, addrs: &[IpAddr]) -> Option<Arc<Driver>> {
+        let named = !name.is_empty() && self.name == name;
+        (named || self.addrs == addrs)
+            .then(|| self.driver.upgrade())
+            .flatten()
+    }
+}
+
+/// Opens; while the port is in use and `closing`, a number of times.
+fn retry<T>(
+    closing: bool,
+    mut open: impl FnMut() -> core::result::Result<T, Reason>,
+) -> core::result::Result<T, Reason> {
+    for _ in 0..200 {
+        match open() {
+            Err(Reason::Net(NetError::PortInUse { .. })) if closing => {
+                std::thread::sleep(core::time::Duration::from_millis(1));
+            }
+            opened => return opened,
+        }
+    }
+    open()
+}
+
 /// The devices that this process has open.
-static OPEN: Mutex<Vec<Weak<Driver>>> = Mutex::new(Vec::new());
+static OPEN: Mutex<Vec<Opened>> = Mutex::new(Vec::new());

@@ -354,9 +354,14 @@ fn opening_twice_gives_one_device() {
     assert_eq!(gid.addr(), one.addrs()[0]);
     assert!(one.query_gid(1, 5).unwrap().is_zero() && one.query_gid(1, 99).is_err());
     let addr = one.addrs()[0].to_string();
+    let more = srdma_verbs::DeviceConfig::new().addr(one.addrs()[0]);
+    let more = more.addr("127.0.0.99".parse().unwrap()).open();
+    assert_eq!(more.unwrap_err().errno(), libc::EBUSY);
     drop((one, two));
-    // The port is free again.
-    srdma_verbs::open(&addr).unwrap();
+    // The port is free again, however often.
+    for _ in 0..20 {
+        srdma_verbs::open(&addr).unwrap();
+    }
     assert!(
         srdma_verbs::devices()
             .unwrap()
