@@ -23,7 +23,7 @@ pub use config::{EngineConfig, Transport};
 use crate::clock::Clock;
 use crate::error::NetError;
 use crate::irq::Msix;
-use crate::spin::Callers;
+use crate::spin::{CALLER_GRACE_NS, Callers};
 use link::Link;
 use srdma_core::hca::board::{Board, Doorbell};
 use srdma_core::hca::{Acks, Hca};
@@ -40,6 +40,12 @@ const BATCHES_PER_PASS: usize = 8;
 const BLOCKED_RETRY_NS: u64 = 50_000;
 /// How long acknowledgements may wait for a reply to share a send with.
 const ACK_WAIT_NS: u64 = 100_000;
+/// How long a poller may take to answer a message before its acknowledgement leaves alone.
+const REPLY_WAIT_NS: u64 = 8_000;
+/// Completions of one pass that still look like somebody waiting for a message.
+const PING_PONG_CQES: u64 = 2;
+/// Polls in a row after which somebody is taken to poll for good.
+const STEADY_POLLS: u32 = 32;
 /// Vectors that a device can have: one bit each in a pass's result.
 pub const MAX_VECTORS: u16 = 64;
 
@@ -48,10 +54,23 @@ pub(crate) struct Core {
     hca: Hca,
     link: Link,
     arena: TxArena,
-    /// Acknowledgements were left once; the next pass sends them.
-    acks_waited: bool,
+    /// Until when acknowledgements wait for a reply of the program.
+    acks_wait: Option<Instant>,
     /// The socket refused the last batch.
     blocked: bool,
+    /// Passes by pollers in a row.
+    polls: u32,
+}
+
+/// Who runs a pass.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum By {
+    /// A thread that has just posted.
+    Poster,
+    /// A thread that polls and will be back at once.
+    Poller,
+    /// The background thread, or a control call.
+    Anyone,
 }
 
 /// What one pass did.
@@ -65,18 +84,30 @@ pub(crate) struct Passed {
 
 impl Core {
     /// One pass: everything that has come since the last one goes in, everything due goes out.
-    fn pass(&mut self, now: Instant, board: &Board, may_wait: bool) -> Passed {
+    fn pass(&mut self, now: Instant, board: &Board, by: By, looking_in: bool) -> Passed {
         let Self { hca, link, .. } = self;
         board.take(|what| hca.ring(now, what));
         let cqes_before = hca.completions();
-        let received = link.receive(now, |meta, bytes| hca.handle_datagram(now, meta, bytes));
+        let received = if by == By::Poster {
+            0
+        } else {
+            link.receive(now, |meta, bytes| hca.handle_datagram(now, meta, bytes))
+        };
+        // Acknowledgements only wait where somebody looks in if the caller does not come back.
+        let may_wait = by == By::Poller && looking_in;
         if hca.poll_timeout().is_some_and(|at| at <= now) {
             hca.handle_timeout(now);
         }
-        // A program that has just been given a completion may answer at once: its reply then takes
-        // the acknowledgement along.
-        let wait = may_wait && !self.acks_waited && hca.completions() != cqes_before;
-        self.acks_waited = wait && hca.owes_acks();
+        // A program that has just been given a message may answer at once: its reply then takes
+        // the acknowledgement along. Under load there are many, and none waits.
+        let news = hca.completions() - cqes_before;
+        if may_wait && (1..=PING_PONG_CQES).contains(&news) && self.acks_wait.is_none() {
+            self.acks_wait = Some(now.after(REPLY_WAIT_NS));
+        }
+        let wait = may_wait && self.acks_wait.is_some_and(|until| now < until);
+        if !wait {
+            self.acks_wait = None;
+        }
         let acks = if wait { Acks::Wait } else { Acks::Send };
         let sent = self.transmit(now, acks);
         let mut fired = 0u64;
@@ -175,8 +206,9 @@ impl Engine {
                 hca,
                 link,
                 arena,
-                acks_waited: false,
+                acks_wait: None,
                 blocked: false,
+                polls: 0,
             }),
             board: Board::new(),
             clock,
@@ -206,13 +238,19 @@ impl Engine {
     /// Runs passes on this thread if the device is free. False: somebody else is running it, and
     /// will see what was rung before.
     pub fn drive(&self) -> bool {
-        self.shared.drive(false)
+        self.shared.drive(By::Anyone)
+    }
+
+    /// As [`drive`](Self::drive), for a thread that has just posted: sends, and leaves what has
+    /// arrived to the next look, which spares a system call on the way of every message.
+    pub fn drive_posted(&self) -> bool {
+        self.shared.drive(By::Poster)
     }
 
     /// As [`drive`](Self::drive), for a thread that polls: it will be back at once, so the
     /// background thread stays out of its way, and acknowledgements may wait for its reply.
     pub fn drive_polling(&self) -> bool {
-        self.shared.drive(true)
+        self.shared.drive(By::Poller)
     }
 
     /// For a thread that polled and is about to sleep: the background thread takes over at once.
@@ -229,7 +267,7 @@ impl Engine {
         let shared = &*self.shared;
         let mut core = shared.lock();
         let result = f(&mut core.hca);
-        shared.run(core, false);
+        shared.run(core, By::Anyone);
         result
     }
 
@@ -289,31 +327,39 @@ impl Shared {
         }
     }
 
-    fn drive(&self, polling: bool) -> bool {
+    fn drive(&self, by: By) -> bool {
         // Pairs with the fence in `run`: either we get the lock, or its holder sees our doorbell.
         fence(Ordering::SeqCst);
         let Some(core) = self.try_lock() else {
             return false;
         };
-        self.run(core, polling);
+        self.run(core, by);
         true
     }
 
     /// Passes until the board is clean; handlers run with the lock released.
-    fn run<'a>(&'a self, mut core: MutexGuard<'a, Core>, polling: bool) -> bool {
+    fn run<'a>(&'a self, mut core: MutexGuard<'a, Core>, by: By) -> bool {
         let mut active = false;
         loop {
             let now = self.clock.now();
-            if polling {
+            let looking_in = self.looking_in.load(Ordering::Relaxed);
+            if by == By::Poller {
+                core.polls = if self.pollers.driving(now, CALLER_GRACE_NS).is_some() {
+                    core.polls.saturating_add(1)
+                } else {
+                    0
+                };
                 self.pollers.mark(now);
             }
-            // Acknowledgements only wait where somebody looks in if the caller does not come back.
-            let may_wait = polling && self.looking_in.load(Ordering::Relaxed);
-            let passed = core.pass(now, &self.board, may_wait);
+            let passed = core.pass(now, &self.board, by, looking_in);
             active |= passed.active;
-            let wake = core
-                .deadline(now)
-                .is_some_and(|at| at.0.saturating_add(1) < self.planned.load(Ordering::Relaxed));
+            let planned = self.planned.load(Ordering::Relaxed);
+            // A thread asleep on the sockets is woken by every packet that a poller takes: tell it
+            // once to stay out.
+            let wake = (core.polls == STEADY_POLLS && !looking_in && planned != 0)
+                || core
+                    .deadline(now)
+                    .is_some_and(|at| at.0.saturating_add(1) < planned);
             drop(core);
             if wake {
                 self.wake();

@@ -239,7 +239,7 @@ impl<'q> SendBatch<'q> {
         drop(self);
         let engine = &qp.driver().engine;
         engine.ring(Doorbell::Sq(qp.shared.qpn));
-        engine.drive();
+        engine.drive_posted();
         Ok(())
     }
 

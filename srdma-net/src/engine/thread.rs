@@ -6,7 +6,7 @@
 //! | idle | the sockets, the waker, the next deadline | something happens |
 //! | looking in | the waker and a short timer | the pollers have stopped |
 
-use super::Shared;
+use super::{By, Shared};
 use crate::error::NetError;
 use crate::spin::{CALLER_GRACE_NS, SPIN_NS, Spinner, Wait};
 use mio::unix::SourceFd;
@@ -20,7 +20,7 @@ use std::time::Duration;
 
 const WAKER: Token = Token(usize::MAX);
 /// How often to look in while pollers drive.
-const LOOK_IN: Duration = Duration::from_micros(200);
+const LOOK_IN: Duration = Duration::from_micros(300);
 /// Events taken from the kernel at once; what is left comes with the next call.
 const EVENTS: usize = 8;
 
@@ -119,7 +119,7 @@ impl Thread {
         if std::mem::take(&mut self.woken) {
             core.link.look_everywhere();
         }
-        let active = shared.run(core, false);
+        let active = shared.run(core, By::Anyone);
         if active {
             spin.worked(shared.clock.now());
         }
