@@ -16,6 +16,7 @@
 
 mod config;
 mod link;
+mod park;
 mod thread;
 
 pub use config::{EngineConfig, Transport};
@@ -24,6 +25,7 @@ use crate::clock::Clock;
 use crate::error::NetError;
 use crate::irq::Msix;
 use crate::spin::{CALLER_GRACE_NS, Callers};
+use crate::sys::eventfd::EventFd;
 use link::Link;
 use srdma_core::hca::board::{Board, Doorbell};
 use srdma_core::hca::{Acks, Hca};
@@ -31,6 +33,7 @@ use srdma_core::num::MsixVector;
 use srdma_core::time::Instant;
 use srdma_core::tx::TxArena;
 use std::fmt;
+use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 
@@ -41,7 +44,7 @@ const BLOCKED_RETRY_NS: u64 = 50_000;
 /// How long acknowledgements may wait for a reply to share a send with.
 const ACK_WAIT_NS: u64 = 100_000;
 /// How long a poller may take to answer a message before its acknowledgement leaves alone.
-const REPLY_WAIT_NS: u64 = 8_000;
+const REPLY_WAIT_NS: u64 = 10_000;
 /// Completions of one pass that still look like somebody waiting for a message.
 const PING_PONG_CQES: u64 = 2;
 /// Polls in a row after which somebody is taken to poll for good.
@@ -69,6 +72,10 @@ pub(crate) enum By {
     Poster,
     /// A thread that polls and will be back at once.
     Poller,
+    /// A program thread that waits for an event.
+    Waiter,
+    /// A program thread between an event and its next wait: it arms, or polls what it armed.
+    Armer,
     /// The background thread, or a control call.
     Anyone,
 }
@@ -94,7 +101,7 @@ impl Core {
             link.receive(now, |meta, bytes| hca.handle_datagram(now, meta, bytes))
         };
         // Acknowledgements only wait where somebody looks in if the caller does not come back.
-        let may_wait = by == By::Poller && looking_in;
+        let may_wait = looking_in && matches!(by, By::Poller | By::Waiter | By::Armer);
         if hca.poll_timeout().is_some_and(|at| at <= now) {
             hca.handle_timeout(now);
         }
@@ -174,6 +181,16 @@ pub(crate) struct Shared {
     planned: AtomicU64,
     /// The background thread has let go of the sockets and looks in on a timer.
     looking_in: AtomicBool,
+    /// A program thread is parked: it serves while it waits.
+    parked: AtomicBool,
+    /// When the parked thread means to wake, ns; 0 while it is awake.
+    park_planned: AtomicU64,
+    /// Wakes the parked thread.
+    unpark: EventFd,
+    /// The background thread sleeps for good, since somebody is parked.
+    deep: AtomicBool,
+    /// The sockets, to sleep on.
+    rx_fds: Box<[RawFd]>,
 }
 
 /// A running device. Clones share it; the last one stops it.
@@ -201,6 +218,7 @@ impl Engine {
         let vectors = hca.vectors().min(MAX_VECTORS);
         let mut arena = TxArena::new().map_err(|_| NetError::OutOfMemory)?;
         link.learn_limits(&mut arena.limits);
+        let rx_fds = link.fds().into_boxed_slice();
         let shared = Arc::new(Shared {
             core: Mutex::new(Core {
                 hca,
@@ -218,6 +236,11 @@ impl Engine {
             pollers: Callers::new(),
             planned: AtomicU64::new(0),
             looking_in: AtomicBool::new(false),
+            parked: AtomicBool::new(false),
+            park_planned: AtomicU64::new(0),
+            unpark: EventFd::new().map_err(NetError::Poll)?,
+            deep: AtomicBool::new(false),
+            rx_fds,
         });
         let thread = match poll {
             Some(poll) => Some(Arc::new(thread::start(&shared, poll)?)),
@@ -253,12 +276,18 @@ impl Engine {
         self.shared.drive(By::Poller)
     }
 
+    /// As [`drive`](Self::drive), for a thread that goes from event to event: its reply may take
+    /// acknowledgements along.
+    pub fn drive_arming(&self) -> bool {
+        self.shared.drive(By::Armer)
+    }
+
     /// For a thread that polled and is about to sleep: the background thread takes over at once.
     /// Cost: a load; a system call if that thread was staying out.
     pub fn hand_over(&self) {
         self.shared.pollers.leave();
         if self.shared.looking_in.load(Ordering::Relaxed) {
-            self.shared.wake();
+            self.shared.wake_thread();
         }
     }
 
@@ -354,17 +383,24 @@ impl Shared {
             let passed = core.pass(now, &self.board, by, looking_in);
             active |= passed.active;
             let planned = self.planned.load(Ordering::Relaxed);
+            let parked = self.park_planned.load(Ordering::Relaxed);
+            let due = core.deadline(now);
             // A thread asleep on the sockets is woken by every packet that a poller takes: tell it
             // once to stay out.
             let wake = (core.polls == STEADY_POLLS && !looking_in && planned != 0)
-                || core
-                    .deadline(now)
-                    .is_some_and(|at| at.0.saturating_add(1) < planned);
+                || due.is_some_and(|at| at.0.saturating_add(1) < planned);
             drop(core);
             if wake {
                 self.wake();
             }
             self.handle(passed.fired);
+            // The parked thread may have been waiting for just that, or for an earlier deadline.
+            if by != By::Waiter
+                && parked != 0
+                && (passed.fired != 0 || due.is_some_and(|at| at.0 < parked))
+            {
+                self.unpark.signal();
+            }
             fence(Ordering::SeqCst);
             if !self.board.is_dirty() {
                 return active;
@@ -385,6 +421,14 @@ impl Shared {
     }
 
     fn wake(&self) {
+        if self.park_planned.load(Ordering::Relaxed) != 0 {
+            self.unpark.signal();
+        } else {
+            self.wake_thread();
+        }
+    }
+
+    fn wake_thread(&self) {
         self.planned.store(0, Ordering::Relaxed);
         if let Some(waker) = &self.waker {
             // A full waker queue means that it is awake already.

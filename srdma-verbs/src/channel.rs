@@ -11,13 +11,14 @@
 //! once more after arming, before you sleep.
 
 use crate::cq::Cq;
+use crate::driver::Driver;
 use crate::driver::fifo::Fifo;
 use crate::driver::shared::CqShared;
 use crate::error::{Reason, Result};
 use core::sync::atomic::{AtomicUsize, Ordering};
 use core::time::Duration;
 use std::os::fd::BorrowedFd;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 /// Where the events of completion queues arrive.
 #[derive(Clone, Debug)]
@@ -25,10 +26,28 @@ pub struct CompChannel {
     pub(crate) inner: Arc<ChannelInner>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct ChannelInner {
     pub(crate) fifo: Fifo<Arc<CqShared>>,
     pub(crate) cqs: AtomicUsize,
+    driver: Weak<Driver>,
+}
+
+impl ChannelInner {
+    /// Serves the device until there is a record, if nobody else does: a packet then wakes the
+    /// program itself, and not a thread that wakes the program.
+    fn park(&self, limit: Option<Duration>) {
+        if self.fifo.is_empty()
+            && let Some(driver) = self.driver.upgrade()
+        {
+            driver.engine.park(limit, || !self.fifo.is_empty());
+        }
+    }
+
+    /// The program sleeps on the descriptor, where it cannot serve the device.
+    pub(crate) fn sleeps_elsewhere(&self) -> bool {
+        self.fifo.has_fd()
+    }
 }
 
 /// "This completion queue has something new." Acknowledged when dropped.
@@ -39,9 +58,13 @@ pub struct CompEvent {
 }
 
 impl CompChannel {
-    pub(crate) fn create() -> Self {
+    pub(crate) fn create(driver: &Arc<Driver>) -> Self {
         Self {
-            inner: Arc::default(),
+            inner: Arc::new(ChannelInner {
+                fifo: Fifo::default(),
+                cqs: AtomicUsize::new(0),
+                driver: Arc::downgrade(driver),
+            }),
         }
     }
 
@@ -49,6 +72,7 @@ impl CompChannel {
     #[must_use]
     pub fn wait(&self) -> CompEvent {
         loop {
+            self.inner.park(None);
             if let Some(event) = self.inner.fifo.pop_wait(accept) {
                 return event.fetched();
             }
@@ -58,9 +82,11 @@ impl CompChannel {
     /// The next event, if one comes within `limit`.
     #[must_use]
     pub fn wait_for(&self, limit: Duration) -> Option<CompEvent> {
+        let start = std::time::Instant::now();
+        self.inner.park(Some(limit));
         self.inner
             .fifo
-            .pop_within(limit, accept)
+            .pop_within(limit.saturating_sub(start.elapsed()), accept)
             .flatten()
             .map(CompEvent::fetched)
     }

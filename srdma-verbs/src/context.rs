@@ -246,7 +246,7 @@ impl Context {
 
     /// A completion channel.
     pub fn create_comp_channel(&self) -> Result<CompChannel> {
-        Ok(CompChannel::create())
+        Ok(CompChannel::create(&self.inner.driver))
     }
 
     /// Starts to describe a completion queue of at least `entries` entries.

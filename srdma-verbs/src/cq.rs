@@ -316,7 +316,7 @@ impl Poll<'_> {
         self.driven = true;
         // Who polls an armed queue is about to sleep on it.
         if self.state.arm.is_armed {
-            self.cq.ctx.driver.engine.drive();
+            self.cq.ctx.driver.engine.drive_arming();
         } else {
             self.cq.ctx.driver.engine.drive_polling();
         }

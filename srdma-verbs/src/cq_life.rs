@@ -118,10 +118,18 @@ impl CqInner {
     pub(crate) fn ring_arm(&self) {
         let engine = &self.ctx.driver.engine;
         engine.ring(Doorbell::Cq(self.shared.id));
-        if !engine.drive() {
+        if !engine.drive_arming() {
             engine.with(|_| ());
         }
-        engine.hand_over();
+        // Who waits on the channel itself serves the device there.
+        if self
+            .shared
+            .channel
+            .as_ref()
+            .is_some_and(|channel| channel.sleeps_elsewhere())
+        {
+            engine.hand_over();
+        }
     }
 
     pub(crate) fn resize(&self, entries: u32) -> Result<(), Reason> {

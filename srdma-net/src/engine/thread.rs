@@ -21,6 +21,8 @@ use std::time::Duration;
 const WAKER: Token = Token(usize::MAX);
 /// How often to look in while pollers drive.
 const LOOK_IN: Duration = Duration::from_micros(300);
+/// A thread that parked and left within this time will probably do so again.
+const BUSY_NS: u64 = 2_000_000;
 /// Events taken from the kernel at once; what is left comes with the next call.
 const EVENTS: usize = 8;
 
@@ -38,7 +40,7 @@ impl Drop for Running {
     fn drop(&mut self) {
         if let Some(shared) = self.shared.upgrade() {
             shared.stop.store(true, Ordering::SeqCst);
-            shared.wake();
+            shared.wake_thread();
         }
         if let Some(handle) = self.handle.take()
             && handle.thread().id() != std::thread::current().id()
@@ -61,7 +63,7 @@ pub(super) fn start(shared: &Arc<Shared>, poll: Poll) -> Result<Running, NetErro
                 armed: false,
                 woken: true,
             }
-            .run()
+            .run();
         })
         .map_err(NetError::Thread)?;
     Ok(Running {
@@ -85,7 +87,13 @@ impl Thread {
         let mut events = Events::with_capacity(EVENTS);
         let mut spin = Spinner::new(SPIN_NS);
         while !self.shared.stop.load(Ordering::SeqCst) {
-            let timeout = if self.pollers_drive() {
+            let timeout = if self.shared.parked.load(Ordering::SeqCst) {
+                self.disarm();
+                match self.stay_out() {
+                    Some(timeout) => timeout,
+                    None => continue,
+                }
+            } else if self.pollers_drive() {
                 self.disarm();
                 Some(LOOK_IN)
             } else {
@@ -106,6 +114,21 @@ impl Thread {
             .pollers
             .driving(self.shared.clock.now(), CALLER_GRACE_NS)
             .is_some()
+    }
+
+    /// Somebody is parked and serves. Looks in while that may change soon, else sleeps for good.
+    /// `None`: it has left meanwhile.
+    fn stay_out(&self) -> Option<Option<Duration>> {
+        let now = self.shared.clock.now();
+        if self.shared.pollers.driving(now, BUSY_NS).is_some() {
+            return Some(Some(LOOK_IN));
+        }
+        self.shared.deep.store(true, Ordering::SeqCst);
+        if self.shared.parked.load(Ordering::SeqCst) {
+            return Some(None);
+        }
+        self.shared.deep.store(false, Ordering::SeqCst);
+        None
     }
 
     /// Runs a pass. `None`: look again at once; else how long to sleep.

@@ -28,4 +28,5 @@ pub(crate) mod cmsg;
 pub(crate) mod eventfd;
 pub(crate) mod gather;
 pub(crate) mod mmsg;
+pub(crate) mod ppoll;
 pub(crate) mod sockopt;

@@ -39,6 +39,16 @@ impl<T> Fifo<T> {
         lock(&self.records).reserve(records);
     }
 
+    /// True without records.
+    pub(crate) fn is_empty(&self) -> bool {
+        lock(&self.records).is_empty()
+    }
+
+    /// A program has asked for the descriptor.
+    pub(crate) fn has_fd(&self) -> bool {
+        self.fd.get().is_some()
+    }
+
     /// Appends. Cost: a system call if somebody sleeps, one more if the descriptor is in use and
     /// was not readable.
     pub(crate) fn push(&self, record: T) {
