@@ -100,6 +100,14 @@ impl Qp {
             return;
         };
         let bad = Cause::new(FlushCode::REM_OP, AeCode::ROCE_RSP_LENGTH_ERROR).bad_response();
+        // An answer with data is positive: a refusal is a packet of its own.
+        if packet
+            .aeth()
+            .is_some_and(|aeth| !matches!(aeth.syndrome, Syndrome::Ack { .. }))
+        {
+            self.sq_error(ctx, bad);
+            return;
+        }
         let offset = work.0;
         let stored = match (work.1, packet.info().verb) {
             (Kind::Read, Verb::ReadResponse) => {
@@ -145,7 +153,7 @@ impl Qp {
             .req
             .inflight
             .iter()
-            .position(|w| w.packets > 0 && w.end().since(una) > 0)?;
+            .position(|w| w.packets > 0 && w.end_after(una) > 0)?;
         let work = self.req.inflight.get(at)?;
         let index = u64::try_from(una.since(work.first)).ok()?;
         let number = self.req.retired + at as u64;
@@ -214,14 +222,14 @@ impl Qp {
             if target.since(una) <= 0 {
                 break;
             }
-            if work.packets == 0 || work.end().since(una) <= 0 {
+            if work.packets == 0 || work.end_after(una) <= 0 {
                 continue;
             }
             if work.kind.needs_response() {
                 result = Err(Gap);
                 break;
             }
-            let to = if target.since(work.end()) < 0 {
+            let to = if work.end_after(target) > 0 {
                 target
             } else {
                 work.end()
@@ -287,7 +295,7 @@ impl Qp {
                     return;
                 }
                 Local::Pending if work.packets == 0 => break,
-                _ if work.packets > 0 && self.req.una.since(work.end()) < 0 => break,
+                _ if work.packets > 0 && work.end_after(self.req.una) > 0 => break,
                 _ => {}
             }
             self.req.inflight.pop_front();

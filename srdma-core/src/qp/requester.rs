@@ -6,6 +6,7 @@
 
 use super::Qp;
 use super::attr::QpState;
+use super::retry::Gap;
 use super::rtt::Rtt;
 use super::window::{Kind, Local, ReadReq, SendCtx};
 use crate::hca::ctx::Ctx;
@@ -73,7 +74,7 @@ pub(crate) struct Requester {
     /// Round-trip estimate and probes.
     pub(crate) rtt: Rtt,
     /// A gap at this PSN was answered by going back; not again until `una` moves.
-    pub(crate) gap: Option<(Psn, Instant)>,
+    pub(crate) gap: Option<Gap>,
     /// It stands in a list of those who wait for room.
     pub(crate) waiting: bool,
     /// Fetching stopped: a WQE failed locally, or the queue is in error.

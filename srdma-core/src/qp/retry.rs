@@ -13,8 +13,17 @@ use crate::hw::cqe::FlushCode;
 use crate::num::Psn;
 use crate::time::{Instant, rnr_timer_ns};
 
-/// A second NAK or gap at one PSN within this time belongs to the first: its answer is under way.
+/// A second NAK or gap at one PSN within this time belongs to the first, however near the peer is.
 const SAME_LOSS_NS: u64 = 200_000;
+
+/// A loss that was answered by going back.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Gap {
+    /// What is missing.
+    psn: Psn,
+    /// The answer is under way until then.
+    until: Instant,
+}
 
 impl Requester {
     /// Makes the WQE that holds `psn` the one being sent.
@@ -23,7 +32,7 @@ impl Requester {
             if work.packets == 0 {
                 work.local != Local::Done
             } else {
-                work.end().since(psn) > 0
+                work.end_after(psn) > 0
             }
         });
         let Some(at) = at else {
@@ -42,7 +51,17 @@ impl Requester {
     // rule: roce-53
     fn answered(&self, psn: Psn, now: Instant) -> bool {
         self.gap
-            .is_some_and(|(at, when)| at == psn && now.since(when) < SAME_LOSS_NS)
+            .is_some_and(|gap| gap.psn == psn && now < gap.until)
+    }
+
+    /// This loss is answered now. Until the answer can have had an effect, whatever else tells of
+    /// the loss tells of the same.
+    fn answer(&mut self, psn: Psn, now: Instant) {
+        let ns = self.rtt.round_trip(now).max(SAME_LOSS_NS);
+        self.gap = Some(Gap {
+            psn,
+            until: now.after(ns),
+        });
     }
 }
 
@@ -55,7 +74,7 @@ impl Qp {
             return;
         }
         for work in &self.req.inflight {
-            if work.packets == 0 || work.end().since(psn) <= 0 {
+            if work.packets == 0 || work.end_after(psn) <= 0 {
                 continue;
             }
             if work.first.since(sent) >= 0 {
@@ -95,7 +114,7 @@ impl Qp {
         if !self.take_retry(ctx) {
             return;
         }
-        self.req.gap = Some((psn, ctx.now));
+        self.req.answer(psn, ctx.now);
         ctx.counters.completer_retry_err += 1;
         self.rewind(ctx, psn);
     }
@@ -106,7 +125,10 @@ impl Qp {
         if self.req.rnr_until.is_some() || self.req.answered(una, ctx.now) {
             return;
         }
-        self.req.gap = Some((una, ctx.now));
+        if !self.take_retry(ctx) {
+            return;
+        }
+        self.req.answer(una, ctx.now);
         ctx.counters.implied_nak += 1;
         self.rewind(ctx, una);
     }

@@ -65,6 +65,16 @@ impl Rtt {
         self.timed = None;
     }
 
+    /// How long the answer to what is sent now may take, as far as anything is known: of a way that
+    /// was never measured, the wait for the first answer.
+    pub(super) fn round_trip(&self, now: Instant) -> u64 {
+        match (self.smoothed, self.timed) {
+            (Some(smoothed), _) => smoothed + 4 * self.variation,
+            (None, Some((_, at))) => now.since(at),
+            (None, None) => 0,
+        }
+    }
+
     /// Nothing is due any more.
     pub(crate) const fn stop(&mut self) {
         self.timed = None;

@@ -73,6 +73,12 @@ impl SendCtx {
         self.first.add(self.packets)
     }
 
+    /// How far its end lies behind `psn`; negative if it lies before. A message may take as many
+    /// PSNs as half the range has, which no two PSNs can be apart.
+    pub(crate) fn end_after(&self, psn: Psn) -> i64 {
+        i64::from(self.first.since(psn)) + i64::from(self.packets)
+    }
+
     /// What the packets `from..to` (counted in the message) cost at the receiver's socket.
     pub(crate) fn cost(&self, from: u32, to: u32, mtu: u32) -> u32 {
         if to <= from || self.kind != Kind::Acked {
