@@ -95,6 +95,29 @@ impl MrTable {
         }
     }
 
+    /// Remote key check of a request that is about a whole region or window, without a range.
+    pub fn check_whole(
+        &self,
+        rkey: Rkey,
+        pd: PdId,
+        qpn: Qpn,
+        need: Access,
+    ) -> Result<(), KeyFault> {
+        let (index, key) = split(rkey.value());
+        match self.objects.lookup(index).filter(|_| index != 0) {
+            None => Err(missing(rkey.value())),
+            Some((_, Object::Region(region))) => {
+                region.check_key(key, pd)?;
+                if region.access.contains(need) {
+                    Ok(())
+                } else {
+                    Err(KeyFault::Rights)
+                }
+            }
+            Some((_, Object::Window(window))) => window.check_remote(key, pd, qpn, need).map(drop),
+        }
+    }
+
     /// A grant for `len` bytes at `offset` of an earlier claim, if region and window are still
     /// the same generation; rights and domain cannot have changed without a new one.
     #[inline]

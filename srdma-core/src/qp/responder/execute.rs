@@ -13,7 +13,17 @@ use crate::qp::Qp;
 use crate::qp::attr::QpType;
 use crate::qp::flush::Cause;
 use crate::qp::window::packets_of;
-use crate::wire::{Packet, Verb};
+use crate::wire::{Feth, Packet, Verb};
+
+/// The rights that a FLUSH needs, of the queue pair as of the region.  [RoCEv2 3.6]
+pub(super) fn flush_rights(packet: &Packet<'_>) -> Result<Access, Fault> {
+    match packet.feth().map_or(0, |feth| feth.placement) {
+        Feth::GLOBAL => Ok(Access::FLUSH_GLOBAL),
+        Feth::PERSISTENT => Ok(Access::FLUSH_PERSISTENT),
+        3 => Ok(Access::FLUSH_GLOBAL.union(Access::FLUSH_PERSISTENT)),
+        _ => Err(Fault::Invalid(AeCode::RDMAP_ROE_UNEXPECTED_OPCODE)),
+    }
+}
 
 fn access(fault: KeyFault) -> Fault {
     Fault::Access(AeCode(fault.ae_code()))
@@ -200,9 +210,6 @@ impl Qp {
         let Some(eth) = packet.atomic_eth() else {
             return Err(Fault::Drop);
         };
-        if !eth.addr.is_multiple_of(8) {
-            return Err(Fault::Invalid(AeCode::ATOMIC_ALIGNMENT));
-        }
         let grant = ctx
             .regions
             .check_remote(
@@ -214,6 +221,9 @@ impl Qp {
                 8,
             )
             .map_err(access)?;
+        if !eth.addr.is_multiple_of(8) {
+            return Err(Fault::Invalid(AeCode::ATOMIC_ALIGNMENT));
+        }
         let original = if packet.info().verb == Verb::FetchAdd {
             grant.fetch_add(eth.swap_add)
         } else {
@@ -237,8 +247,8 @@ impl Qp {
         let Ok(bytes) = <[u8; 8]>::try_from(packet.payload()) else {
             return Err(Fault::Invalid(AeCode::ROE_INVALID_RDMA_WRITE_OR_READ_RESP));
         };
-        if reth.len != 8 || !reth.addr.is_multiple_of(8) {
-            return Err(Fault::Invalid(AeCode::ATOMIC_ALIGNMENT));
+        if reth.len != 8 {
+            return Err(Fault::Invalid(AeCode::ROE_INVALID_RDMA_WRITE_OR_READ_RESP));
         }
         let grant = ctx
             .regions
@@ -251,7 +261,7 @@ impl Qp {
                 8,
             )
             .map_err(access)?;
-        if grant.atomic_write(bytes).is_none() {
+        if !reth.addr.is_multiple_of(8) || grant.atomic_write(bytes).is_none() {
             return Err(Fault::Invalid(AeCode::ATOMIC_ALIGNMENT));
         }
         self.finish_single(ctx, packet.psn(), Answer::Empty);
@@ -264,11 +274,19 @@ impl Qp {
         let Some(reth) = packet.reth() else {
             return Err(Fault::Drop);
         };
-        let need = Access::FLUSH_GLOBAL;
-        let len = u64::from(reth.len);
-        ctx.regions
-            .check_remote(reth.rkey, self.id.pd, self.id.qpn, need, reth.addr, len)
-            .map_err(access)?;
+        let need = flush_rights(packet)?;
+        let whole = packet
+            .feth()
+            .is_some_and(|feth| feth.selectivity == Feth::REGION);
+        let (key, pd, qpn) = (reth.rkey, self.id.pd, self.id.qpn);
+        if whole {
+            ctx.regions.check_whole(key, pd, qpn, need)
+        } else {
+            let len = u64::from(reth.len);
+            let range = ctx.regions.check_remote(key, pd, qpn, need, reth.addr, len);
+            range.map(drop)
+        }
+        .map_err(access)?;
         self.finish_single(ctx, packet.psn(), Answer::Empty);
         Ok(())
     }

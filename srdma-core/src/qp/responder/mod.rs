@@ -167,6 +167,8 @@ impl Qp {
         if distance == 0 {
             self.rsp.nak_sent = None;
             self.rsp.rnr_pending = false;
+            // Nothing is missing any more: a NAK that has not left would only send it again.
+            self.rsp.replies.forget_nak();
             return Ok(true);
         }
         if self.id.kind != QpType::Rc {
@@ -233,10 +235,10 @@ impl Qp {
             Verb::Write | Verb::AtomicWrite => Access::REMOTE_WRITE,
             Verb::ReadRequest => Access::REMOTE_READ,
             Verb::CompareSwap | Verb::FetchAdd => Access::REMOTE_ATOMIC,
-            Verb::Flush => Access::FLUSH_GLOBAL.union(Access::FLUSH_PERSISTENT),
+            Verb::Flush => execute::flush_rights(packet)?,
             _ => return Err(Fault::Drop),
         };
-        if !self.conn.access.intersects(need) {
+        if !self.conn.access.contains(need) {
             return Err(Fault::Invalid(AeCode::RDMAP_ROE_UNEXPECTED_OPCODE));
         }
         if answers_with_data(packet.info().verb) && self.conn.max_dest_rd_atomic == 0 {

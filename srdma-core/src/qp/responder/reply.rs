@@ -50,8 +50,9 @@ pub(crate) struct Replay {
     answer: Answer,
     /// Where the present stream of responses began.
     start: Psn,
-    /// Where it ends: a part that is asked for again may end before the whole.
-    stop: Psn,
+    /// Where it ends, in packets from the first: a part that is asked for again may end before the
+    /// whole. A count, because a message may take half of all PSNs.
+    stop: u32,
     /// Message bytes up to there.
     limit: u32,
     /// The next response PSN due.
@@ -68,7 +69,7 @@ impl Replay {
             msn,
             answer,
             start: first,
-            stop: first.add(packets),
+            stop: packets,
             limit: match answer {
                 Answer::Read { len, .. } => len,
                 _ => 0,
@@ -78,12 +79,13 @@ impl Replay {
         }
     }
 
-    const fn end(&self) -> Psn {
-        self.first.add(self.packets)
+    fn holds(&self, psn: Psn) -> bool {
+        self.index_of(psn) < self.packets
     }
 
-    fn holds(&self, psn: Psn) -> bool {
-        psn.since(self.first) >= 0 && psn.since(self.end()) < 0
+    /// Which packet of the answer has this PSN; none of it if it lies before.
+    fn index_of(&self, psn: Psn) -> u32 {
+        u32::try_from(psn.since(self.first)).unwrap_or(u32::MAX)
     }
 }
 
@@ -186,6 +188,12 @@ impl Replies {
         }
     }
 
+    /// Takes back a NAK that has not left. Those that end the queue pair are its last word and are
+    /// never taken back, since nothing is expected after them.
+    pub(super) const fn forget_nak(&mut self) {
+        self.nak = None;
+    }
+
     fn mark_nak(nak: Nak) -> u64 {
         MARK_NAK | u64::from(nak.syndrome.to_byte()) << 32 | u64::from(nak.psn.value())
     }
@@ -264,7 +272,8 @@ impl Qp {
         let skip = u32::try_from(skip).unwrap_or(len);
         kept.limit = skip.saturating_add(reth.len).min(len);
         kept.start = psn;
-        kept.stop = psn.add(packets_of(kept.limit - skip.min(kept.limit), self.conn.mtu));
+        let part = packets_of(kept.limit - skip.min(kept.limit), self.conn.mtu);
+        kept.stop = kept.index_of(psn).saturating_add(part);
         kept.next = psn;
         replies.requeue(number);
         true
@@ -366,7 +375,7 @@ impl Qp {
             return Some(0);
         };
         let psn = replay.next;
-        let left = u32::try_from(replay.stop.since(psn)).unwrap_or(1);
+        let left = replay.stop.saturating_sub(replay.index_of(psn)).max(1);
         let aeth = Some(Aeth {
             syndrome: Syndrome::Ack { credits: 31 },
             msn: replay.msn,
