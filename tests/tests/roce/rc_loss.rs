@@ -240,3 +240,54 @@ fn a_lost_nak_is_repeated() {
     pair.run();
     all_done(&mut pair, "first NAK lost");
 }
+
+#[test]
+fn a_long_way_does_not_use_up_the_retries() {
+    // proves: roce-53
+    for measured in [false, true] {
+        let mut pair = Pair::new();
+        pair.latency = 20_000_000;
+        if measured {
+            pair.b.recv(pair.qb, &[]);
+            pair.a.send(pair.qa, &[]);
+            pair.run();
+        }
+        let first = pair.count[Way::ToB as usize];
+        // A slow link: packets arrive one after the other, for 10 ms after the loss.
+        pair.hook(move |_, way, n| match (way, n.checked_sub(first)) {
+            (Way::ToB, Some(0)) => Fate::Drop,
+            (Way::ToB, Some(n @ 1..100)) => Fate::Late(100_000 * n as u64),
+            _ => Fate::Deliver,
+        });
+        let memory = pair.mb.sge(0, 100 * 1024);
+        pair.b.recv(pair.qb, &[memory]);
+        pair.a.send(pair.qa, &[pair.ma.sge(0, 100 * 1024)]);
+        pair.run();
+        let statuses: Vec<_> = pair.a.poll().iter().map(|wc| wc.status).collect();
+        assert_eq!(statuses.last(), Some(&None), "{statuses:?}");
+        assert!(
+            pair.a.hca.counters().completer_retry_err <= 2,
+            "one loss, one answer"
+        );
+    }
+}
+
+#[test]
+fn responses_that_never_come_use_up_the_retries() {
+    let mut rig = Rig::with(&QpSpec {
+        retry_cnt: 3,
+        ..QpSpec::default()
+    });
+    let sge = rig.mem.sge(0, 8);
+    rig.node
+        .read(rig.qp, &[sge], 0x1000, srdma_core::num::Rkey(0x99));
+    rig.send(0, 4);
+    rig.transmit();
+    for _ in 0..3 {
+        rig.node.advance(1_000_000);
+        assert!(!rig.hear(ack(SQ_PSN + 1)).is_empty());
+    }
+    rig.node.advance(1_000_000);
+    rig.tell(ack(SQ_PSN + 1));
+    assert_eq!(rig.done(), [('s', 0, Some(8)), ('s', 1, Some(1))]);
+}

@@ -2,10 +2,11 @@
 
 use srdma_core::num::Rkey;
 use srdma_core::qp::attr::QpState;
+use srdma_core::wire::Opcode;
 use srdma_tests::node::{ALL, PD, QpSpec, pattern};
 use srdma_tests::rig::{RQ_PSN, Rig, SQ_PSN};
 use srdma_tests::wire_dsl::{
-    Heard, ack, answers, brief, fetch_add, read_request, read_response, send_only,
+    Heard, ack, aeth, answers, brief, fetch_add, read_request, read_response, send_only,
 };
 
 const MTU: usize = 1024;
@@ -396,6 +397,19 @@ fn a_malformed_response_ends_the_requester() {
         let event = rig.node.aes()[0];
         assert_eq!((event.code.0, event.source.0), (0x316, 5));
     }
+    // With a refusal in it.
+    let mut rig = Rig::rc();
+    read(&mut rig, 8);
+    rig.transmit();
+    let syndrome = srdma_core::wire::Syndrome::RnrNak { timer: 1 };
+    rig.tell(aeth(
+        Opcode::RC_READ_RESP_ONLY,
+        SQ_PSN,
+        syndrome,
+        0,
+        &[0; 8],
+    ));
+    assert_eq!(rig.done(), [('s', 0, Some(12))]);
     // Of a SEND.
     let mut rig = Rig::rc();
     rig.send(0, 4);
@@ -460,4 +474,17 @@ fn a_long_read_is_asked_for_in_parts() {
     }
     assert_eq!(rig.done(), [('s', 0, None)]);
     assert_eq!(big.read(0, 1 << 20), vec![7; 1 << 20]);
+}
+
+#[test]
+fn a_read_of_half_the_range_is_answered() {
+    let mut rig = Rig::with(&QpSpec {
+        mtu: 256,
+        ..QpSpec::default()
+    });
+    let huge = rig.node.mem(1 << 31);
+    rig.tell(read_request(RQ_PSN, huge.at(0), huge.rkey(), 1 << 31));
+    let heard = rig.transmit_some(usize::MAX);
+    assert_eq!(brief(&heard[..2]), [(0x0d, RQ_PSN), (0x0e, RQ_PSN + 1)]);
+    assert!(heard.iter().all(|h| h.payload.len() == 256));
 }

@@ -271,3 +271,25 @@ fn requests_without_a_signal_complete_in_silence() {
     assert_eq!(cqes[0].flush_code().unwrap().0, 3);
     assert_eq!(cqes[0].wqe_index, 4);
 }
+
+#[test]
+fn a_message_of_half_the_range_gets_on() {
+    let mut rig = Rig::with(&QpSpec {
+        mtu: 256,
+        ..QpSpec::default()
+    });
+    let part = rig.node.mem(1 << 28);
+    rig.node.send(rig.qp, &[part.sge(0, 1 << 28); 8]);
+    rig.send(0, 4);
+    let mut next = SQ_PSN;
+    for _ in 0..10 {
+        let heard = rig.transmit();
+        assert_eq!(heard[0].psn(), next);
+        next += u32::try_from(heard.len()).unwrap();
+        rig.tell(ack(next - 1));
+    }
+    let again = rig.hear(nak(next, NakCode::PSN_SEQUENCE));
+    assert_eq!(again[0].psn(), next);
+    assert!(rig.done().is_empty());
+    assert_eq!(rig.state(), QpState::Rts);
+}

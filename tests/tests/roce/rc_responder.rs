@@ -287,3 +287,26 @@ fn the_first_request_in_rtr_is_told() {
     let codes: Vec<AeCode> = node.aes().iter().map(|event| event.code).collect();
     assert_eq!(codes, [AeCode::LLP_CONNECTION_ESTABLISHED]);
 }
+
+#[test]
+fn a_nak_that_is_out_of_date_is_not_sent() {
+    let mut rig = Rig::rc();
+    rig.recv(0, 64);
+    rig.recv(64, 64);
+    // Swapped on the way, seen in one pass.
+    rig.tell(send_only(RQ_PSN + 1, b"one").ack());
+    rig.tell(send_only(RQ_PSN, b"zero").ack());
+    rig.tell(send_only(RQ_PSN + 1, b"one").ack());
+    assert_eq!(
+        answers(&rig.transmit()),
+        [(0x11, RQ_PSN + 1, 0x1f)],
+        "nothing is missing"
+    );
+    rig.tell(send_only(RQ_PSN + 2, b"two").ack());
+    rig.recv(0, 64);
+    assert_eq!(
+        answers(&rig.hear(send_only(RQ_PSN + 2, b"two").ack())),
+        [(0x11, RQ_PSN + 2, 0x1f)],
+        "the receive came in time"
+    );
+}
