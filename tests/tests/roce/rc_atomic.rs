@@ -1,10 +1,12 @@
 //! Atomics, ATOMIC WRITE, FLUSH: done once, answered as often as asked. [RoCEv2 3.3, 3.6]
 
 use srdma_core::hw::wqe::{RemoteAddr, WqeBuf, WrFlags};
+use srdma_core::mem::Access;
 use srdma_core::num::Rkey;
 use srdma_core::qp::attr::QpState;
+use srdma_core::wire::Feth;
 use srdma_tests::node::QpSpec;
-use srdma_tests::pair::{Fate, Pair, Way};
+use srdma_tests::pair::{Fate, Pair};
 use srdma_tests::rig::{RQ_PSN, Rig, SQ_PSN};
 use srdma_tests::wire_dsl::{
     answers, atomic_ack, atomic_write, brief, compare_swap, fetch_add, flush, read_request,
@@ -169,6 +171,37 @@ fn atomics_are_done_once_whatever_is_lost_or_doubled() {
         assert_eq!(pair.a.poll().len(), 100, "seed {seed}");
         let seen: Vec<u64> = (0..100).map(|n| pair.ma.word(8 * n)).collect();
         assert_eq!(seen, (0..100).collect::<Vec<u64>>(), "seed {seed}");
-        let _ = Way::ToA;
     }
+}
+
+#[test]
+fn a_flush_needs_the_rights_of_what_it_asks() {
+    let (global, both) = (
+        Access::FLUSH_GLOBAL,
+        Access::FLUSH_GLOBAL.union(Access::FLUSH_PERSISTENT),
+    );
+    let ask = |qp: Access, placement: u8, selectivity: u8, at: Option<u64>| {
+        let mut rig = Rig::with(&QpSpec {
+            access: qp,
+            ..QpSpec::default()
+        });
+        let at = at.unwrap_or_else(|| rig.mem.at(0));
+        let mut frame = flush(RQ_PSN, at, rig.mem.rkey(), 64);
+        frame.head.feth = Some(Feth {
+            placement,
+            selectivity,
+        });
+        rig.hear(frame)[0].syndrome().unwrap()
+    };
+    assert_eq!(ask(global, 1, 0, None), 0x1f);
+    assert_eq!(ask(global, 2, 0, None), 0x61, "the queue pair forbids it");
+    assert_eq!(ask(global, 3, 0, None), 0x61);
+    assert_eq!(ask(both, 2, 0, None), 0x62, "the region forbids it");
+    assert_eq!(ask(both, 0, 0, None), 0x61, "nothing to do");
+    assert_eq!(ask(global, 1, 0, Some(0)), 0x62, "out of range");
+    assert_eq!(
+        ask(global, 1, 1, Some(0)),
+        0x1f,
+        "the whole region has no range"
+    );
 }

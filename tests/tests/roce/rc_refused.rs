@@ -445,39 +445,6 @@ fn a_bad_key_comes_before_a_bad_alignment() {
 }
 
 #[test]
-fn a_flush_needs_the_rights_of_what_it_asks() {
-    use srdma_core::wire::Feth;
-    let (global, both) = (
-        Access::FLUSH_GLOBAL,
-        Access::FLUSH_GLOBAL.union(Access::FLUSH_PERSISTENT),
-    );
-    let ask = |qp: Access, placement: u8, selectivity: u8, at: Option<u64>| {
-        let mut rig = Rig::with(&QpSpec {
-            access: qp,
-            ..QpSpec::default()
-        });
-        let at = at.unwrap_or(rig.mem.at(0));
-        let mut frame = flush(RQ_PSN, at, rig.mem.rkey(), 64);
-        frame.head.feth = Some(Feth {
-            placement,
-            selectivity,
-        });
-        rig.hear(frame)[0].syndrome().unwrap()
-    };
-    assert_eq!(ask(global, 1, 0, None), 0x1f);
-    assert_eq!(ask(global, 2, 0, None), 0x61, "the queue pair forbids it");
-    assert_eq!(ask(global, 3, 0, None), 0x61);
-    assert_eq!(ask(both, 2, 0, None), 0x62, "the region forbids it");
-    assert_eq!(ask(both, 0, 0, None), 0x61, "nothing to do");
-    assert_eq!(ask(global, 1, 0, Some(0)), 0x62, "out of range");
-    assert_eq!(
-        ask(global, 1, 1, Some(0)),
-        0x1f,
-        "the whole region has no range"
-    );
-}
-
-#[test]
 fn a_bad_key_of_write_with_immediate_ends_its_receive() {
     let mut rig = Rig::rc();
     let frame = write_only_imm(RQ_PSN, rig.mem.at(0), Rkey(0x5a), b"x", [0; 4]);
