@@ -90,6 +90,14 @@ impl PeerTable {
         true
     }
 
+    /// True if a packet that costs `cost` would have to wait: whoever took the last room asks for
+    /// an acknowledgement, or nobody may.
+    pub(crate) fn is_full(&self, id: u32, cost: u32) -> bool {
+        self.peers
+            .get(id as usize)
+            .is_some_and(|peer| peer.in_flight + cost > self.budget)
+    }
+
     /// Gives `cost` back and returns the QPs that may go on.
     pub(crate) fn refund(&mut self, id: u32, cost: u32, ready: &mut VecDeque<Turn>) {
         let Some(peer) = self.peers.get_mut(id as usize) else {
@@ -107,5 +115,24 @@ impl PeerTable {
         if let Some(peer) = self.peers.get_mut(id as usize) {
             peer.waiting.push_back(qp);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_takes_the_last_room_can_know_it() {
+        let cost = packet_cost(4096);
+        let mut peers = PeerTable::new(3 * cost + 10);
+        let id = peers.acquire(IpAddr::from([10, 0, 0, 1]));
+        for full in [false, false, true] {
+            assert!(peers.charge(id, cost));
+            assert_eq!(peers.is_full(id, cost), full);
+        }
+        assert!(!peers.charge(id, cost));
+        peers.refund(id, cost, &mut VecDeque::new());
+        assert!(!peers.is_full(id, cost));
     }
 }

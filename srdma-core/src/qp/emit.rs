@@ -114,7 +114,8 @@ impl Qp {
         }
         let mut emit = Emit::new(Bth::new(opcode, dest, psn));
         emit.bth.pkey = self.conn.pkey;
-        emit.bth.ack_req = reliable && (last || (index > 0 && index.is_multiple_of(ACK_EVERY)));
+        let ask = last || (index > 0 && index.is_multiple_of(ACK_EVERY));
+        emit.bth.ack_req = reliable && (ask || ctx.peers.is_full(path.peer, packet_cost(mtu)));
         self.message_headers(&mut emit, work, index == 0, last, remote);
         let mark = (self.id.slot, MarkKind::Request(psn.value()));
         let pushed = match self.req.cmd.inline_data() {
