@@ -70,8 +70,8 @@ pub(super) fn open(config: EngineConfig) -> Result<(Link, Hca), NetError> {
             }
             hca.max_mtu = hca.max_mtu.min(crate::mtu::of_addresses(&config.addrs));
             let granted = sockets.iter().map(|socket| socket.buffers().rx).min();
-            // Half of it: other peers' packets and acknowledgements share the buffer.
-            hca.read_budget = granted.map_or(hca.read_budget, |bytes| bytes / 2);
+            let granted = granted.unwrap_or(hca.peer_budget);
+            (hca.peer_budget, hca.read_budget) = budgets(hca.peer_budget, granted, config.gso);
             hca.addrs = sockets
                 .iter()
                 .map(|s| local(s.local(), s.tx_port()))
@@ -92,6 +92,24 @@ pub(super) fn open(config: EngineConfig) -> Result<(Link, Hca), NetError> {
         }
     };
     Ok((link, Hca::new(hca)))
+}
+
+/// How much may be in flight: requests towards a peer whose socket holds `rmem` bytes, and READ
+/// responses towards ours, which holds `granted`.
+///
+/// ```text
+/// rmem   | half: requests of one peer | quarter: READ responses | quarter: see below |
+/// ```
+///
+/// The kernel gives a quarter of the memory back late (its reader's `forward_deficit`). What the
+/// device counts is right for packets that are sent together and share memory. Without GSO each has
+/// its own, rounded up to a power of two, up to 7/4 of what is counted; and so has each
+/// acknowledgement, a kilobyte that nobody counts.
+fn budgets(rmem: u32, granted: u32, gso: bool) -> (u32, u32) {
+    let counted = |bytes: u32| if gso { bytes } else { bytes / 5 * 2 };
+    let requests = rmem / 2;
+    let responses = (granted / 4 * 3).saturating_sub(requests).max(rmem / 8);
+    (counted(requests), counted(responses))
 }
 
 impl Link {
@@ -216,5 +234,30 @@ impl UdpLink {
                     + tx.lost_no_socket,
             ),
         ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::budgets;
+
+    #[test]
+    fn what_is_in_flight_fits_the_socket() {
+        const RMEM: u32 = 212_992;
+        const LARGE: u32 = 4096 + 768;
+        const SMALL: u32 = 64 + 768;
+        // What the kernel charges for 4 KiB packets: alone, and beside others in one send.
+        for (gso, charged) in [(false, 8448), (true, 4096 + 960)] {
+            let (requests, responses) = budgets(RMEM, RMEM, gso);
+            let packets = (requests + responses) / LARGE;
+            assert!(packets * charged <= RMEM / 4 * 3, "{packets} packets");
+            assert!(requests / LARGE >= 8, "requests starve: {requests}");
+            assert!(responses / LARGE >= 4, "responses starve: {responses}");
+        }
+        // Small ones alone, each with its answer.
+        let (requests, responses) = budgets(RMEM, RMEM, false);
+        assert!((requests + responses) / SMALL * 2 * 960 <= RMEM / 4 * 3);
+        let (requests, responses) = budgets(RMEM, 8 << 20, true);
+        assert_eq!((requests, responses), (RMEM / 2, (6 << 20) - RMEM / 2));
     }
 }
