@@ -1,6 +1,7 @@
 //! The harness of the tests that span crates, and the source tree as the tidy test sees it.
 
 pub mod fabric;
+pub mod netns;
 pub mod node;
 pub mod pair;
 pub mod pcap;
