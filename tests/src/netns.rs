@@ -6,7 +6,8 @@
 //! ```
 //!
 //! Where namespaces are forbidden the error says so, and a test may be skipped; every other failure
-//! is one. Interfaces go with the namespace that they are in.
+//! is one. Interfaces go with the namespace that they are in, and what a killed test leaves behind
+//! goes with the next one that is made.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -37,6 +38,7 @@ pub struct Namespace {
 impl Namespace {
     /// Makes one; `tag` tells those of one process apart.
     pub fn new(tag: &str) -> Result<Self, NetnsError> {
+        remove_orphans();
         let name = format!("srdma-{}-{tag}", std::process::id());
         match ip(&["netns", "add", &name]) {
             Ok(()) => {}
@@ -108,6 +110,24 @@ impl Drop for Namespace {
     fn drop(&mut self) {
         // Nobody to tell; the name shows whose it was.
         let _ = ip(&["netns", "del", &self.name]);
+    }
+}
+
+/// Removes what tests left behind that were killed: nobody has the process id in its name.
+fn remove_orphans() {
+    let Ok(listed) = Command::new("ip").args(["netns", "list"]).output() else {
+        return;
+    };
+    for line in String::from_utf8_lossy(&listed.stdout).lines() {
+        let name = line.split_whitespace().next().unwrap_or_default();
+        let owner = name
+            .strip_prefix("srdma-")
+            .and_then(|rest| rest.split('-').next());
+        let pid = owner.and_then(|pid| pid.parse::<u32>().ok());
+        if pid.is_some_and(|pid| !Path::new(&format!("/proc/{pid}")).exists()) {
+            // Another test may have been quicker.
+            let _ = ip(&["netns", "del", name]);
+        }
     }
 }
 
