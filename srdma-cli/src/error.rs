@@ -2,8 +2,10 @@
 //!
 //! Errors of the layers below are passed on as they are: they say what to do themselves.
 
-use srdma_verbs::WcStatus;
+use srdma_net::NetError;
+use srdma_verbs::{Reason, WcStatus};
 use std::io;
+use std::net::IpAddr;
 use std::time::Duration;
 
 /// Why a command failed.
@@ -11,7 +13,7 @@ use std::time::Duration;
 pub(crate) enum CliError {
     /// The sockets.
     #[error(transparent)]
-    Net(#[from] srdma_net::NetError),
+    Net(#[from] NetError),
     /// A verbs call.
     #[error(transparent)]
     Verbs(#[from] srdma_verbs::Error),
@@ -31,7 +33,7 @@ pub(crate) enum CliError {
     },
     /// Nobody listens.
     #[error(
-        "no perf server at {host} ({source}): start `srdma-cli perf server` there, and open TCP \
+        "no perf server at {host} ({cause}): start `srdma-cli perf server` there, and open TCP \
          port {port}"
     )]
     NoServer {
@@ -39,8 +41,17 @@ pub(crate) enum CliError {
         host: String,
         /// The control port.
         port: u16,
-        /// The system's error.
-        source: io::Error,
+        /// The system's error; the text says it already.
+        cause: io::Error,
+    },
+    /// Both ends of a measurement want one address.
+    #[error(
+        "UDP port 4791 of {addr} is in use, and client and server are both there: on one machine \
+         each needs an address of its own, as in `perf client 127.0.0.2`"
+    )]
+    OneAddress {
+        /// The address.
+        addr: IpAddr,
     },
     /// The peer closed the control connection.
     #[error("the peer is gone: it ended, was killed, or lost its network")]
@@ -120,6 +131,17 @@ impl CliError {
     /// Names what was tried when a system call failed.
     pub(crate) const fn io(what: &'static str) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Io { what, source }
+    }
+
+    /// A port in use at `ours` is explained by a peer at the same address.
+    pub(crate) fn between(self, ours: IpAddr, theirs: IpAddr) -> Self {
+        let taken = matches!(&self, Self::Verbs(error)
+            if matches!(error.reason(), Reason::Net(NetError::PortInUse { .. })));
+        if taken && ours == theirs {
+            Self::OneAddress { addr: ours }
+        } else {
+            self
+        }
     }
 
     /// `line` of `role` could not be understood.

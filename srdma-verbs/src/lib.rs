@@ -10,10 +10,13 @@
 //! Two devices in one process; in practice they are two programs, and the endpoint, the address and
 //! the key travel by any other way (they are plain values).
 //!
-//! ```
+//! ```rust
 //! use srdma_verbs::{Access, DeviceConfig, QpType, WrId};
 //! # fn main() -> srdma_verbs::Result<()> {
-//! let (here, there) = (DeviceConfig::doc_test()?.open()?, DeviceConfig::doc_test()?.open()?);
+//! # let [x, y, ..] = std::process::id().to_le_bytes();
+//! # let (a, b) = ([127, x, y, 2].into(), [127, x, y, 3].into());
+//! // Two devices, on two addresses of this machine: 127.0.0.2 and 127.0.0.3 will do.
+//! let (here, there) = (DeviceConfig::new().addr(a).open()?, DeviceConfig::new().addr(b).open()?);
 //!
 //! // On each side: a domain, a completion queue, a queue pair.
 //! let (pd, peer_pd) = (here.alloc_pd()?, there.alloc_pd()?);

@@ -66,6 +66,8 @@ pub(crate) fn run(args: &DevinfoArgs) -> Result<()> {
                 open: Some(open),
                 error: None,
             },
+            // Who asks for one device wants to know what is wrong with it, and nothing else.
+            Err(error) if args.device.is_some() && !args.json => return Err(error),
             Err(error) => Device {
                 name,
                 addrs,

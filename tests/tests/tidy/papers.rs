@@ -1,4 +1,4 @@
-//! Papers: documents have one title and no dead links, and facts that stand twice agree.
+//! Papers: documents have one title and no dead links, and what stands twice agrees.
 
 use super::{expect_none, tree};
 use srdma_tests::source::{Finding, SourceFile, is_ext, root};
@@ -107,6 +107,30 @@ fn readme_names_the_rust_version() {
         rust_versions("Rust 1.90 or Rust 1.2.3. Rust is"),
         ["1.90", "1.2.3"]
     );
+}
+
+/// The first Rust example of a crate's documentation, as a reader sees it.
+fn shown_example(source: &str) -> String {
+    let doc = source.lines().map_while(|line| line.strip_prefix("//!"));
+    let doc = doc.map(|line| line.strip_prefix(' ').unwrap_or(line));
+    let body = doc.skip_while(|line| *line != "```rust").skip(1);
+    let body = body.take_while(|line| *line != "```");
+    let shown = body.filter(|line| *line != "#" && !line.starts_with("# "));
+    shown.collect::<Vec<_>>().join("\n")
+}
+
+#[test]
+fn readme_shows_the_example_that_is_tested() {
+    let text = |path: &str| std::fs::read_to_string(root().join(path)).expect("readable");
+    let example = shown_example(&text("srdma-verbs/src/lib.rs"));
+    assert!(example.contains("post_send"), "{example}");
+    assert!(
+        text("README.md").contains(&format!("```rust\n{example}\n```")),
+        "README has another example than srdma-verbs/src/lib.rs, which has:\n{example}"
+    );
+    let doc =
+        "//! ```text\n//! x\n//! ```\n//!\n//! ```rust\n//! # y\n//! a\n//!\n//! b\n//! ```\n";
+    assert_eq!(shown_example(doc), "a\n\nb");
 }
 
 #[test]

@@ -28,17 +28,24 @@ pub(super) struct Client {
 impl Client {
     /// Connects to `host`, and opens the device on `local`, or on the address that reaches `host`.
     pub(super) fn open(host: &str, local: Option<IpAddr>, device: &DeviceArgs) -> Result<Self> {
-        let stream = connect(host, local).map_err(|source| CliError::NoServer {
+        let addrs = resolve(host).map_err(|error| {
+            CliError::Usage(format!("{host} is no address and no known host: {error}"))
+        })?;
+        let stream = connect(&addrs, local).map_err(|cause| CliError::NoServer {
             host: host.to_owned(),
             port: CONTROL_PORT,
-            source,
+            cause,
         })?;
+        let theirs = stream
+            .peer_addr()
+            .map_err(CliError::io("ask for the server's address"))?;
         let ours = stream
             .local_addr()
             .map_err(CliError::io("ask for our address"))?;
         let local = local.unwrap_or_else(|| ours.ip().to_canonical());
         let control = Control::open(stream)?;
-        let context = device::open(local, device)?;
+        let context = device::open(local, device)
+            .map_err(|error| error.between(local, theirs.ip().to_canonical()))?;
         Ok(Self { control, context })
     }
 
@@ -95,11 +102,11 @@ impl Client {
     }
 }
 
-/// Tries every address of `host`.
-fn connect(host: &str, local: Option<IpAddr>) -> io::Result<TcpStream> {
+/// Tries every address of a host.
+fn connect(addrs: &[SocketAddr], local: Option<IpAddr>) -> io::Result<TcpStream> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, "no such host");
-    for addr in resolve(host)? {
-        match connect_to(addr, local) {
+    for addr in addrs {
+        match connect_to(*addr, local) {
             Ok(stream) => return Ok(stream),
             Err(error) => last = error,
         }

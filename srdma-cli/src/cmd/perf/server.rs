@@ -54,7 +54,7 @@ pub(super) fn run(args: &ServerArgs) -> Result<()> {
         match served {
             Ok(()) if args.child => {}
             Ok(()) => out::line(format_args!("{peer}: done")),
-            Err(error) => eprintln!("{peer}: {error}"),
+            Err(error) => eprintln!("{peer}: {}", crate::error::chain(&error)),
         }
     }
 }
@@ -66,9 +66,16 @@ fn bind(addr: SocketAddr) -> Result<TcpListener> {
         Err(_) if everywhere => TcpListener::bind((Ipv4Addr::UNSPECIFIED, addr.port())),
         bound => bound,
     };
-    bound.map_err(CliError::io(
-        "listen on the control port (is another server running?)",
-    ))
+    bound.map_err(|source| match source.kind() {
+        std::io::ErrorKind::AddrNotAvailable => CliError::Usage(format!(
+            "{} is not an address of this machine (`ip address` lists them)",
+            addr.ip()
+        )),
+        _ => CliError::Io {
+            what: "listen on the control port (is another server running?)",
+            source,
+        },
+    })
 }
 
 /// One client, from greeting to end.
@@ -77,9 +84,13 @@ fn serve(args: &ServerArgs, stream: TcpStream) -> Result<()> {
         .local_addr()
         .map_err(CliError::io("ask for the client's route"))?;
     let local = args.address.unwrap_or_else(|| reached.ip().to_canonical());
+    let theirs = stream
+        .peer_addr()
+        .map_err(CliError::io("ask for the client's address"))?;
     let mut control = Control::open(stream)?;
-    let outcome =
-        device::open(local, &args.device).and_then(|context| cases(&context, &mut control));
+    let outcome = device::open(local, &args.device)
+        .map_err(|error| error.between(local, theirs.ip().to_canonical()))
+        .and_then(|context| cases(&context, &mut control));
     if let Err(error) = &outcome
         && !matches!(error, CliError::PeerGone | CliError::Peer { .. })
     {

@@ -40,6 +40,8 @@ fn cases(duration: Duration, mtu: Option<u16>) -> Vec<Case> {
 
 /// `perf`: both processes on this machine, and the limits of the same run.
 pub(super) fn local(args: &TableArgs) -> Result<()> {
+    let cases = cases(Duration::from_secs_f64(args.duration), args.mtu);
+    check(args, &cases)?;
     let mut server = start_server(args.remote, &args.device)?;
     let listening: Listening = server.hear(STARTING)?;
     let host = listening.addr.to_string();
@@ -54,12 +56,27 @@ pub(super) fn local(args: &TableArgs) -> Result<()> {
     if !args.json {
         out::line(heading(args));
     }
-    let cases = cases(Duration::from_secs_f64(args.duration), args.mtu);
     print(&mut client, &cases, Some(limits), args.json)?;
     if !args.json {
         out::line(LEGEND);
     }
     Ok(())
+}
+
+/// Finds what cannot work before anything is started.
+fn check(args: &TableArgs, cases: &[Case]) -> Result<()> {
+    let (local, remote) = (args.local, args.remote);
+    if local.is_ipv4() != remote.is_ipv4() {
+        let text = format!("{local} and {remote} are not of one family");
+        return Err(CliError::Usage(text));
+    }
+    if local == remote {
+        let text = format!("--local and --remote are both {local}: each process needs its own");
+        return Err(CliError::Usage(text));
+    }
+    cases
+        .iter()
+        .try_for_each(|case| case.check().map_err(CliError::Usage))
 }
 
 /// What the last two columns say.
@@ -100,10 +117,11 @@ fn print(
     let progress = Progress::new(cases.len() as u64);
     let mut last: Option<Row> = None;
     for case in cases {
-        progress.now(format!("{:?} {:?}", case.op, case.mode).to_lowercase());
+        let name = format!("{:?} {:?}", case.op, case.mode).to_lowercase();
+        progress.now(name.clone());
         let limit = limits.as_mut().map(|limits| limits.of(case)).transpose()?;
         let figures = client.measure(case).map_err(|error| CliError::Case {
-            case: format!("{:?} {:?} of {} bytes", case.op, case.mode, case.size),
+            case: format!("{name} of {} bytes", case.size),
             source: Box::new(error),
         })?;
         let row = Row::new(case, figures, limit);
