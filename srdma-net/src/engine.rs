@@ -6,11 +6,11 @@
 //! background thread  look ────────┘                                    then handlers, unlocked
 //! ```
 //!
-//! One lock owns the device; whoever holds it drives one pass, and looks at the doorbell board again
-//! after letting go, so that a doorbell rung meanwhile is never lost. The background thread serves
-//! what comes while no program thread is in the library. It sleeps on the sockets; while callers
-//! poll busily it lets go of the sockets and only looks in from time to time, so that pollers pay
-//! neither wake-ups nor lock fights.
+//! One lock owns the device; whoever holds it drives one pass, and looks at the doorbell board
+//! again after letting go, so that a doorbell rung meanwhile is never lost. The background thread
+//! serves what comes while no program thread is in the library. It sleeps on the sockets; while
+//! callers poll busily it lets go of the sockets and only looks in from time to time, so that
+//! pollers pay neither wake-ups nor lock fights.
 //!
 //! What this file does not do: decide anything about RDMA.
 

@@ -93,6 +93,7 @@ mod tests {
 
     #[test]
     fn data_sockets_send_id_zero_and_df() {
+        // proves: roce-4
         let v4: IpAddr = Ipv4Addr::LOCALHOST.into();
         let v6: IpAddr = Ipv6Addr::LOCALHOST.into();
         for local in [v4, v6] {

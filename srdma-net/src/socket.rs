@@ -212,7 +212,7 @@ fn open_rx(local: IpAddr, port: u16, config: &SocketConfig) -> Result<(Socket, b
                 libc::IPV6_RECVHOPLIMIT,
                 1,
             ),
-            // rule: roce-156
+            // rule: roce-6, roce-156
             ("UDP_NO_CHECK6_RX", SOL_UDP, libc::UDP_NO_CHECK6_RX, 1),
         ]
     } else {
@@ -264,6 +264,7 @@ pub(crate) fn open_tx(local: IpAddr, config: &SocketConfig) -> Result<(Socket, u
         option: "SO_ATTACH_FILTER",
         source,
     })?;
+    // rule: roce-32
     let random = fastrand::u16(..);
     for step in 0..SOURCE_TRIES {
         let port = SOURCE_FIRST | random.wrapping_add(step * 67);
@@ -279,7 +280,8 @@ pub(crate) fn open_tx(local: IpAddr, config: &SocketConfig) -> Result<(Socket, u
 /// Label, level, name, value.
 type Opt = (&'static str, libc::c_int, libc::c_int, libc::c_int);
 
-/// A non-blocking UDP socket that sets DF and ID 0.
+/// A non-blocking UDP socket that sets DF and ID 0. Checksums stay on, in both directions.
+// rule: roce-4, roce-7
 fn udp(local: IpAddr) -> Result<Socket, NetError> {
     let domain = if local.is_ipv6() {
         Domain::IPV6

@@ -177,6 +177,7 @@ impl Fabric {
         odds > 0.0 && self.rng.f64() < odds
     }
 
+    #[allow(clippy::indexing_slicing, reason = "a bit of the bytes that are there")]
     fn launch(&mut self, now: Instant, mut datagram: Datagram) {
         if self.chance(self.config.loss) {
             self.counters.lost += 1;

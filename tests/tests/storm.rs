@@ -40,6 +40,7 @@ fn storm(seed: u64, operations: u64) {
 }
 
 #[test]
+// proves: roce-144 (at five times the loss)
 // proves: roce-148
 // proves: roce-149
 fn a_million_operations_over_a_bad_network_for_twenty_seeds() {

@@ -359,8 +359,8 @@ impl Events {
     }
 
     /// The driver drained the queues of a vector: it may fire again, at once if entries are left.
-    /// What was there when it fired last has been taken. Acknowledgements rung before this are taken
-    /// before anything else is posted; the board sees to that.
+    /// What was there when it fired last has been taken. Acknowledgements rung before this are
+    /// taken before anything else is posted; the board sees to that.
     pub fn enable_vector(&mut self, vector: MsixVector) {
         let mut has_work = self
             .aeq

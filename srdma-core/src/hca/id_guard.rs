@@ -3,8 +3,8 @@
 //! A socket does not show the identification, so the ICRC's solver takes any: a damaged packet then
 //! passes once in 65,536. But senders do not choose at random. Ones like us send the packet's index
 //! in its run, below 128; others count upwards, jumping ahead by at most the idle time in jiffies.
-//! An ID that fits neither is not believed unless the very next packet goes on from it, so a damaged
-//! packet passes about once in 10^6 (counting senders) or once in 3·10^7 (senders like us).
+//! An ID that fits neither is not believed unless the very next packet goes on from it, so a
+//! damaged packet passes about once in 10^6 (counting senders) or in 3·10^7 (senders like us).
 //! [RoCEv2 7.4 - 7.6]
 
 use crate::time::Instant;

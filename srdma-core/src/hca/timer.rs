@@ -1,7 +1,7 @@
 //! Timers: a heap of deadlines, at most one live entry a QP, stale ones skipped when they come up.
 //!
-//! Setting a later deadline costs nothing: the entry in the heap stays and is moved on when its time
-//! comes. So an acknowledgement that pushes the retransmission timer back writes one field.
+//! Setting a later deadline costs nothing: the entry in the heap stays and is moved on when its
+//! time comes. So an acknowledgement that pushes the retransmission timer back writes one field.
 
 use crate::obj::table::Slot;
 use crate::time::Instant;

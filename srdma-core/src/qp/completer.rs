@@ -261,7 +261,7 @@ impl Qp {
     }
 
     /// Progress reloads the retry counters and restarts the timer.
-    // rule: roce-61
+    // rule: roce-61, roce-144
     fn on_progress(&mut self, ctx: &Ctx<'_>) {
         let req = &mut self.req;
         req.retries_left = self.conn.retry_cnt;

@@ -6,8 +6,8 @@
 //!      una ─────────────► sent ─────────► top ────────────────► next
 //! ```
 //!
-//! `una`: oldest unacknowledged PSN. `sent`: next PSN to send. `top`: one past the highest ever sent.
-//! `next`: first PSN of the next WQE. After a loss `sent` goes back; nothing else is kept for it.
+//! `una`: oldest unacknowledged PSN. `sent`: next PSN to send. `top`: one past the highest ever
+//! sent. `next`: first PSN of the next WQE. After a loss `sent` goes back; nothing else is kept.
 
 use crate::hca::peer::{PACKET_OVERHEAD, packet_cost};
 use crate::hw::wqe::SqOp;

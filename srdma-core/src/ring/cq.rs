@@ -142,6 +142,7 @@ impl<W: Words> CqProducer<W> {
         self.words.store(at + 1, word1);
         self.words.store(at + 2, word2);
         let header = self.cursor.polarity().stamp(header);
+        // rule: e810-2
         self.words.store_release(at + CQE_HEADER, header);
         self.cursor.advance(slots);
         self.free -= slots;
@@ -181,7 +182,9 @@ impl<W: Words> CqProducer<W> {
     }
 
     /// Learns how far the driver has read. A head that cannot be (of a buffer from before a resize,
-    /// or garbage) teaches nothing.
+    /// or garbage) teaches nothing. Entries are never read back: before the head they are the
+    /// driver's.
+    // rule: e810-7
     #[cold]
     fn refresh(&mut self) {
         // The count first: once it names this buffer, the head is of this buffer too.

@@ -59,6 +59,7 @@ impl<W: Words> Buffer<W> {
     #[inline]
     fn copy(&self, cursor: Cursor) -> Option<Copied> {
         let at = self.at(cursor);
+        // rule: e810-3
         let header = self.words.load_acquire(at + CQE_HEADER);
         if !cursor.polarity().matches(header) {
             return None;

@@ -73,6 +73,7 @@ pub const fn max_recv_wr(depth: u32, shift: u8) -> u32 {
 }
 
 /// Slots of a CQ for `entries` completions, each of which may be extended. [E810 1.7]
+// rule: e810-5
 #[must_use]
 pub const fn cq_slots(entries: u32, wide: bool) -> Option<u32> {
     let slots = entries as u64 + 1;

@@ -55,6 +55,7 @@ fn event(tag: u32) -> Aeqe {
 /// Two slots, three entries: the third goes over the first, when the reader has given it back.
 #[test]
 fn loom_entries_are_seen_whole_and_in_order() {
+    // proves: e810-2, e810-3
     loom::model(|| {
         let words = memory(4);
         let read = Arc::new(AtomicU64::new(0));
@@ -107,6 +108,7 @@ fn loom_finds_a_plain_publish() {
 /// head says that the first was read.
 #[test]
 fn loom_extended_completions_are_seen_whole() {
+    // proves: e810-2, e810-3
     loom::model(|| {
         let words = memory(12);
         let shadow = CqShadow::new(memory(8)).unwrap();

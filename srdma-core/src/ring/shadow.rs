@@ -24,6 +24,7 @@ fn check<W: Words>(words: W) -> Result<W, RingFault> {
 }
 
 /// The shadow area of a CQ.                                           [E810 3.9]
+// rule: e810-19
 #[derive(Debug, Clone)]
 pub struct CqShadow<W = HostWords>(W);
 

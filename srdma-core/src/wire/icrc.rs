@@ -101,6 +101,7 @@ impl IcrcFlow {
         reason = "length fields have sixteen bits"
     )]
     fn register(&self, datagram_len: usize, ip_id: u16) -> u32 {
+        // rule: roce-5
         let udp = (datagram_len + 8) as u16;
         if self.v6 {
             self.base ^ poly::field::<2>(udp) ^ poly::field::<42>(udp)

@@ -52,7 +52,16 @@ fn the_source_port_is_an_entropy_port() {
     assert!(socket.tx_port() >= SOURCE_FIRST);
     let bound = socket.tx.local_addr().unwrap().as_socket().unwrap();
     assert_eq!(bound, SocketAddr::new(socket.local(), socket.tx_port()));
+    // proves: roce-32
     assert!(socket.tx.peer_addr().is_err() && socket.rx.peer_addr().is_err());
+}
+
+#[test]
+fn what_is_sent_has_a_checksum() {
+    // proves: roce-157
+    let socket = open(&SocketConfig::default());
+    let off = sockopt::get_int(socket.tx.as_fd(), libc::SOL_SOCKET, libc::SO_NO_CHECK).unwrap();
+    assert_eq!(off, 0, "segmented sends need checksums");
 }
 
 #[test]
@@ -78,23 +87,38 @@ fn drops_are_counted_across_the_wrap_of_the_kernels_counter() {
     assert_eq!(socket.rx_drops(), u64::from(u32::MAX) + 4);
 }
 
-#[test]
-fn ipv6_without_checksum_is_received() {
-    // proves: roce-156
-    let local = IpAddr::from(Ipv6Addr::LOCALHOST);
+/// Sends one datagram with a UDP checksum, and one without.
+fn send_with_and_without(local: IpAddr, level: libc::c_int, off: libc::c_int) {
     let socket = match RoceSocket::open_on(local, 0, &config(true, true)) {
         Ok(socket) => socket,
-        Err(error) => return eprintln!("not checked, this machine has no IPv6: {error}"),
+        Err(error) if local.is_ipv6() => {
+            return eprintln!("not checked, this machine has no IPv6: {error}");
+        }
+        Err(error) => panic!("{error}"),
     };
+    let target = socket.rx.local_addr().unwrap();
     let sender = udp(local).unwrap();
-    sockopt::set_int(sender.as_fd(), SOL_UDP, libc::UDP_NO_CHECK6_TX, 1).unwrap();
-    sender
-        .send_to(b"no checksum", &socket.rx.local_addr().unwrap())
-        .unwrap();
     let mut ring = RxRing::new(1);
-    let got = drain(&mut ring, &socket);
-    assert_eq!(got.len(), 1);
-    assert_eq!(got[0].1, b"no checksum");
-    assert_eq!(got[0].0.local, local);
-    assert_eq!(got[0].0.hop_limit, 64);
+    for (text, without) in [(&b"checksum"[..], 0), (&b"no checksum"[..], 1)] {
+        sockopt::set_int(sender.as_fd(), level, off, without).unwrap();
+        sender.send_to(text, &target).unwrap();
+        let got = drain(&mut ring, &socket);
+        assert_eq!(got.len(), 1);
+        assert_eq!(got[0].1, text);
+        assert_eq!(got[0].0.local, local);
+        assert_eq!(got[0].0.hop_limit, 64);
+    }
+}
+
+#[test]
+fn ipv4_is_received_with_and_without_checksum() {
+    // proves: roce-6, roce-7
+    send_with_and_without(address(), libc::SOL_SOCKET, libc::SO_NO_CHECK);
+}
+
+#[test]
+fn ipv6_is_received_with_and_without_checksum() {
+    // proves: roce-6, roce-7, roce-156
+    let local = IpAddr::from(Ipv6Addr::LOCALHOST);
+    send_with_and_without(local, SOL_UDP, libc::UDP_NO_CHECK6_TX);
 }

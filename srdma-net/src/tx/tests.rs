@@ -86,6 +86,7 @@ fn a_target_that_refuses_gso_gets_packets_one_by_one() {
 
 #[test]
 fn a_packet_that_is_too_long_is_lost_and_the_rest_goes_on() {
+    // proves: roce-4 (nothing is sent in fragments)
     let (a, b) = (open(&config(true, true)), open(&config(true, true)));
     let mut script = Script::new();
     script.run(a.local(), b.local(), 1, &[64]);

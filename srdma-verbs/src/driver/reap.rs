@@ -95,6 +95,7 @@ impl Reaper {
     }
 
     #[inline]
+    // rule: e810-9
     fn reap(&mut self, info: &CqeInfo) -> Reaped {
         let qp = match self.qps.get(slot_of(info.context, info.sq)) {
             Some(Some(qp)) if info.context != 0 && qp.qpn == qpn_of(info.context) => qp,

@@ -111,6 +111,26 @@ fn a_full_queue_is_a_value() {
 }
 
 #[test]
+fn there_is_room_for_what_was_asked_if_all_are_extended() {
+    // proves: e810-5
+    for (asked, wide) in [(1, false), (1, true), (7, false), (8, true), (100, false)] {
+        let mut ends = ends(cq_slots(asked, wide).unwrap(), wide);
+        for lap in 0..5 {
+            for tag in 0..asked {
+                assert_eq!(
+                    ends.device.push(&with_imm(tag)),
+                    Ok(()),
+                    "{asked}, lap {lap}"
+                );
+            }
+            for tag in 0..asked {
+                assert_eq!(pop(&mut ends.driver), Some(with_imm(tag)));
+            }
+        }
+    }
+}
+
+#[test]
 fn a_head_that_cannot_be_frees_nothing() {
     let mut ends = ends(8, false);
     for tag in 0..7 {

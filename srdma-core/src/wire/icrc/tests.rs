@@ -105,7 +105,7 @@ fn signed(flow: &FlowTuple, len: usize, id: u16, seed: u64) -> Vec<u8> {
 
 #[test]
 fn our_sum_is_the_sum_over_the_whole_packet() {
-    // proves: roce-27
+    // proves: roce-5, roce-27
     for v6 in [false, true] {
         let flow = flow(v6);
         for (seed, len) in [0, 1, 4, 8, 16, 20, 64, 100, 256, 1024, 4096, 4120]

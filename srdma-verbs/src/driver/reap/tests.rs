@@ -134,10 +134,12 @@ fn one_flush_entry_gives_the_cause_and_then_flushes() {
         bench.drain(),
         [(14, WcStatus::WrFlushErr), (15, WcStatus::WrFlushErr)]
     );
-    // A second flush of a queue that is empty says nothing.
+    // A second flush of a queue that is empty says nothing, and is passed.
+    // proves: e810-9
     let again = CqeInfo::flush(true, qp.qpn, context, 5, FlushCode::GENERAL);
     bench.device.push(&again).unwrap();
     assert_eq!(bench.drain(), []);
+    assert_eq!(bench.device.unread(), 0);
     post_sends(&qp, 6, &[16]);
     bench
         .device
@@ -175,6 +177,9 @@ fn receives_flush_in_order_and_the_head_waits() {
         ]
     );
     assert_eq!(qp.rq.as_ref().unwrap().used(), 0);
+    bench.device.push(&flush).unwrap();
+    assert_eq!(bench.drain(), [], "nothing is left");
+    assert_eq!(bench.device.unread(), 0);
 }
 
 #[test]
