@@ -150,5 +150,6 @@ impl ArmState {
 #[cfg(test)]
 mod tests;
 
-#[cfg(all(test, loom))]
+#[cfg(test)]
+#[cfg(loom)]
 mod loom_tests;

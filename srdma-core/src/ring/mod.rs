@@ -30,7 +30,8 @@ mod store;
 #[cfg(test)]
 mod tests;
 
-#[cfg(all(test, loom))]
+#[cfg(test)]
+#[cfg(loom)]
 pub(crate) mod loom_tests;
 
 pub use cq::{CqOverflow, CqProducer};

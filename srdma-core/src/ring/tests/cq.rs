@@ -5,6 +5,7 @@ use crate::hw::cqe::{CqeInfo, FlushCode};
 use crate::hw::{CqpCompletion, Major};
 use crate::mem::HostWords;
 use crate::num::Qpn;
+use crate::ring::depth::cq_slots;
 use crate::ring::*;
 use proptest::prelude::*;
 
