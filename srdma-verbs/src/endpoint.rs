@@ -19,6 +19,7 @@ pub struct QpEndpoint {
     pub(crate) psn: Psn,
     pub(crate) mtu: Mtu,
     pub(crate) rd_atomic: u8,
+    pub(crate) rx_buffer: u32,
     pub(crate) qp_type: QpType,
 }
 
@@ -32,6 +33,7 @@ impl QpEndpoint {
             psn,
             mtu,
             rd_atomic: 16,
+            rx_buffer: 0,
             qp_type,
         }
     }
@@ -88,6 +90,9 @@ struct Wire {
     psn: u32,
     mtu: u16,
     rd_atomic: u8,
+    /// Receive buffer of its socket in bytes; 0 or absent if not known.
+    #[serde(default)]
+    rx_buffer: u32,
     service: Service,
 }
 
@@ -127,6 +132,7 @@ impl Serialize for QpEndpoint {
             psn: self.psn.value(),
             mtu: self.mtu.bytes(),
             rd_atomic: self.rd_atomic,
+            rx_buffer: self.rx_buffer,
             service,
         };
         wire.serialize(serializer)
@@ -151,6 +157,7 @@ impl<'de> Deserialize<'de> for QpEndpoint {
             psn: Psn::new(number("psn", wire.psn)?),
             mtu,
             rd_atomic: wire.rd_atomic,
+            rx_buffer: wire.rx_buffer,
             qp_type: match wire.service {
                 Service::Rc => QpType::Rc,
                 Service::Uc => QpType::Uc,

@@ -38,6 +38,7 @@ pub struct QpAttr {
     pub(crate) max_rd_atomic: u8,
     pub(crate) max_dest_rd_atomic: u8,
     pub(crate) dest_qp: Qpn,
+    pub(crate) peer_rx: u32,
 }
 
 impl Default for QpAttr {
@@ -136,7 +137,15 @@ impl QpAttr {
             max_rd_atomic: 0,
             max_dest_rd_atomic: 0,
             dest_qp: Qpn::new(0),
+            peer_rx: 0,
         }
+    }
+
+    /// How much the peer's socket holds, for the path: more may then be in flight. Not an attribute
+    /// of verbs, so it has no bit.
+    pub(crate) const fn peer_rx(mut self, bytes: u32) -> Self {
+        self.peer_rx = bytes;
+        self
     }
 
     /// Goes to `state`, and nothing else yet.

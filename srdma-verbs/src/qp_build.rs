@@ -275,6 +275,7 @@ impl PreparedQp {
             psn: self.psn,
             mtu: self.mtu,
             rd_atomic: self.options.rd_atomic,
+            rx_buffer: self.qp.inner.driver().rx_buffer,
             qp_type: self.qp.qp_type(),
         }
     }
@@ -302,7 +303,8 @@ impl PreparedQp {
             .path(path_to(theirs.gid, options))
             .path_mtu(self.mtu.min(theirs.mtu))
             .dest_qp(theirs.qpn)
-            .rq_psn(theirs.psn);
+            .rq_psn(theirs.psn)
+            .peer_rx(theirs.rx_buffer);
         let mut rts = QpAttr::to(QpState::Rts).sq_psn(self.psn);
         if reliable {
             rtr = rtr

@@ -133,6 +133,7 @@ impl QpInner {
         ctx.hop_limit = attr.path.hop_limit;
         ctx.flow_label = attr.path.flow_label;
         ctx.path_mtu = attr.path_mtu.bytes();
+        ctx.peer_rx = attr.peer_rx;
         ctx.dest_qpn = attr.dest_qp;
         ctx.pkey_index = attr.pkey_index;
         ctx.pkey = srdma_core::num::Pkey::DEFAULT;

@@ -30,6 +30,8 @@ pub struct HcaConfig {
     pub peer_budget: u32,
     /// Bytes of our own socket memory that READ responses may hold.
     pub read_budget: u32,
+    /// Receive buffer of our own sockets, as peers are told; 0 if not known.
+    pub rx_buffer: u32,
     /// What arming does about completions that are already there.
     pub arm_model: ArmModel,
 }
@@ -43,6 +45,7 @@ impl Default for HcaConfig {
             vectors: 5,
             peer_budget: limits::DEFAULT_RMEM,
             read_budget: limits::DEFAULT_RMEM,
+            rx_buffer: 0,
             arm_model: ArmModel::Strict,
         }
     }

@@ -7,6 +7,7 @@
 //! The charge of a packet is what the kernel charges the socket: the bytes and an overhead.
 
 use crate::hca::ctx::{Turn, wake};
+use crate::limits::DEFAULT_RMEM;
 use crate::obj::table::Slot;
 use slab::Slab;
 use std::collections::{HashMap, VecDeque};
@@ -14,6 +15,11 @@ use std::net::IpAddr;
 
 /// Bytes that the kernel charges for a packet besides its payload.
 pub(crate) const PACKET_OVERHEAD: u32 = 768;
+
+/// Largest budget: more only fills caches.
+const MAX_BUDGET: u32 = 1 << 20;
+/// Smallest: a few full packets, whatever the peer says.
+const MIN_BUDGET: u32 = 4 * (4096 + PACKET_OVERHEAD);
 
 /// What one packet of `len` payload bytes costs at the receiver's socket.
 pub(crate) const fn packet_cost(len: u32) -> u32 {
@@ -24,6 +30,8 @@ pub(crate) const fn packet_cost(len: u32) -> u32 {
 struct Peer {
     addr: IpAddr,
     users: u32,
+    /// Bytes that it may hold of ours.
+    budget: u32,
     in_flight: u32,
     waiting: VecDeque<Slot>,
 }
@@ -57,12 +65,28 @@ impl PeerTable {
         let peer = Peer {
             addr,
             users: 1,
+            budget: self.budget,
             in_flight: 0,
             waiting: VecDeque::new(),
         };
         let id = u32::try_from(self.peers.insert(peer)).unwrap_or(u32::MAX);
         self.by_addr.insert(addr, id);
         id
+    }
+
+    /// The peer has told how much its socket holds. The budget grows or shrinks as much as that
+    /// differs from a socket of the usual size.
+    pub(crate) fn learn(&mut self, id: u32, rx_bytes: u32) {
+        let Some(peer) = self.peers.get_mut(id as usize) else {
+            return;
+        };
+        if rx_bytes == 0 {
+            return;
+        }
+        let scaled = u64::from(self.budget) * u64::from(rx_bytes) / u64::from(DEFAULT_RMEM);
+        peer.budget = u32::try_from(scaled)
+            .unwrap_or(MAX_BUDGET)
+            .clamp(MIN_BUDGET, MAX_BUDGET);
     }
 
     /// Gives one use back.
@@ -83,7 +107,7 @@ impl PeerTable {
         let Some(peer) = self.peers.get_mut(id as usize) else {
             return true;
         };
-        if peer.in_flight > 0 && peer.in_flight + cost > self.budget {
+        if peer.in_flight > 0 && peer.in_flight + cost > peer.budget {
             return false;
         }
         peer.in_flight += cost;
@@ -95,7 +119,7 @@ impl PeerTable {
     pub(crate) fn is_full(&self, id: u32, cost: u32) -> bool {
         self.peers
             .get(id as usize)
-            .is_some_and(|peer| peer.in_flight + cost > self.budget)
+            .is_some_and(|peer| peer.in_flight + cost > peer.budget)
     }
 
     /// Gives `cost` back and returns the QPs that may go on.
@@ -105,7 +129,7 @@ impl PeerTable {
         };
         debug_assert!(peer.in_flight >= cost, "refund of more than was charged");
         peer.in_flight = peer.in_flight.saturating_sub(cost);
-        if !peer.waiting.is_empty() && peer.in_flight < self.budget {
+        if !peer.waiting.is_empty() && peer.in_flight < peer.budget {
             wake(&mut peer.waiting, ready);
         }
     }
@@ -121,6 +145,22 @@ impl PeerTable {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_peer_with_a_larger_socket_may_hold_more_and_a_liar_not_without_bound() {
+        let mut peers = PeerTable::new(DEFAULT_RMEM / 2);
+        let id = peers.acquire(IpAddr::from([10, 0, 0, 1]));
+        assert!(peers.charge(id, DEFAULT_RMEM / 2));
+        assert!(peers.is_full(id, 1));
+        peers.learn(id, 2 * DEFAULT_RMEM);
+        assert!(!peers.is_full(id, DEFAULT_RMEM / 2));
+        peers.learn(id, u32::MAX);
+        assert!(peers.is_full(id, MAX_BUDGET));
+        peers.learn(id, 1);
+        assert!(peers.is_full(id, 1));
+        peers.refund(id, DEFAULT_RMEM / 2, &mut VecDeque::new());
+        assert!(!peers.is_full(id, 4096 + PACKET_OVERHEAD));
+    }
 
     #[test]
     fn whoever_takes_the_last_room_can_know_it() {

@@ -208,6 +208,7 @@ impl Device {
         self.disconnect(qp);
         qp.conn.path = Some(path);
         qp.conn.peer = self.paths.get(path).map_or(0, |path| path.peer);
+        self.peers.learn(qp.conn.peer, ctx.peer_rx);
         qp.conn.remote_ip = Some(key.target);
         qp.conn.local_ip = Some(key.local);
         Ok(())

@@ -90,6 +90,8 @@ le_word! {
     /// Word 6.
     pub struct CtxMss {
         path_mtu / with_path_mtu: u16 = [15:0],
+        /// `[srdma]`
+        peer_rx / with_peer_rx: u32 = [63:32],
     }
 }
 le_word! {
@@ -190,6 +192,8 @@ pub struct QpContext {
     pub udp_src_port: u16,
     /// Path MTU in bytes.
     pub path_mtu: u16,
+    /// Receive buffer of the peer's socket in bytes; 0 if not known. `[srdma]`
+    pub peer_rx: u32,
     /// Index of the P_Key.
     pub pkey_index: u16,
     /// The P_Key itself.
@@ -249,7 +253,8 @@ impl QpContext {
         put(24, self.sizes().bits());
         put(32, dest_high);
         put(40, dest_low);
-        put(48, CtxMss::ZERO.with_path_mtu(self.path_mtu).bits());
+        let mss = CtxMss::ZERO.with_path_mtu(self.path_mtu);
+        put(48, mss.with_peer_rx(self.peer_rx).bits());
         let domain = CtxDomain::ZERO.with_flow_label(self.flow_label);
         put(56, domain.with_pd(self.pd).with_pkey(self.pkey).bits());
         put(
@@ -354,6 +359,7 @@ impl QpContext {
             gid_index: CtxGid::from_bits(at(152)).gid_index(),
             udp_src_port: sizes.src_port(),
             path_mtu: CtxMss::from_bits(at(48)).path_mtu(),
+            peer_rx: CtxMss::from_bits(at(48)).peer_rx(),
             pkey_index: retry.pkey_index(),
             pkey: domain.pkey(),
             qkey: peer.qkey(),

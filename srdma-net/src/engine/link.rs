@@ -70,6 +70,7 @@ pub(super) fn open(config: EngineConfig) -> Result<(Link, Hca), NetError> {
             }
             hca.max_mtu = hca.max_mtu.min(crate::mtu::of_addresses(&config.addrs));
             let granted = sockets.iter().map(|socket| socket.buffers().rx).min();
+            hca.rx_buffer = granted.unwrap_or(0);
             let granted = granted.unwrap_or(hca.peer_budget);
             (hca.peer_budget, hca.read_budget) = budgets(hca.peer_budget, granted, config.gso);
             hca.addrs = sockets

@@ -84,6 +84,7 @@ pub(crate) struct Driver {
     pub(crate) addrs: Vec<IpAddr>,
     pub(crate) guid: u64,
     pub(crate) max_mtu: Mtu,
+    pub(crate) rx_buffer: u32,
     vectors: u16,
     cookies: AtomicU64,
 }
@@ -101,7 +102,7 @@ impl Driver {
     pub(crate) fn open(config: EngineConfig) -> Result<Arc<Self>, Reason> {
         let engine = Engine::open(config)?;
         let cqp = Cqp::attach(&engine)?;
-        let (vectors, guid, max_mtu, addrs) = engine.with(|hca| {
+        let (vectors, guid, max_mtu, rx_buffer, addrs) = engine.with(|hca| {
             let config = hca.config();
             let addrs = hca
                 .port()
@@ -109,7 +110,8 @@ impl Driver {
                 .iter()
                 .map(|(_, entry)| entry.addr)
                 .collect();
-            (hca.vectors(), config.guid, hca.port().mtu, addrs)
+            let mtu = hca.port().mtu;
+            (hca.vectors(), config.guid, mtu, config.rx_buffer, addrs)
         });
         let ceqs = ceq_count(vectors);
         let (irq, event_cmds) = event_queues(&engine, ceqs, vectors)?;
@@ -122,6 +124,7 @@ impl Driver {
             addrs,
             guid,
             max_mtu,
+            rx_buffer,
             vectors,
             cookies: AtomicU64::new(cmd::CCQ_COOKIE + 2),
         });

@@ -46,6 +46,7 @@ fn any_context() -> impl Strategy<Value = QpContext> {
                 gid_index: path.0,
                 udp_src_port: path.1,
                 path_mtu: path.2,
+                peer_rx: u32::from(path.2) << 9,
                 pkey_index: path.3,
                 pkey: Pkey(keys.2),
                 qkey: Qkey(keys.3),
