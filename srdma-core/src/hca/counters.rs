@@ -57,10 +57,6 @@ counters! {
     retry_rnr_exceeded_err,
     /// Times that a requester went back to an earlier PSN.
     completer_retry_err,
-    /// Packets that the socket refused.
-    send_err,
-    /// Times that the port went down.
-    link_downed,
     /// SEND messages completed as requester.
     rdma_sends,
     /// SEND messages completed as responder.
@@ -100,8 +96,6 @@ counters! {
     implied_nak,
     /// Datagrams that carried an ECN congestion mark.
     rcvd_ecn_marked,
-    /// Congestion notifications sent.
-    sent_cnps,
     /// Congestion notifications received.
     rcvd_cnps,
     // ---- drops -----------------------------------------------------------------------
@@ -135,8 +129,6 @@ counters! {
     replay_missing,
     /// Multicast packets without an attached QP.
     mcast_dropped,
-    /// Packets to an address that the GID table does not hold.
-    wrong_address,
     /// Packets of an opcode that is not spoken here.
     unsupported_opcode,
     // ---- events ----------------------------------------------------------------------

@@ -168,6 +168,7 @@ impl Hca {
         counters.ceqes = events.ceqes;
         counters.aeqes = events.aeqes;
         counters.aeqes_lost = events.aeqes_lost;
+        counters.interrupts = self.dev.events.irq().fired();
         (counters.cqes, counters.cq_overruns) = self.dev.cqs.stats();
         counters
     }

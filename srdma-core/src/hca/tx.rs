@@ -44,6 +44,7 @@ impl Hca {
             self.send_acks(now, arena);
         }
         self.dev.counters.sent_pkts += u64::from(arena.packets());
+        self.dev.counters.sent_bytes += arena.bytes();
         self.dev.counters.sent_batches += u64::from(!arena.is_empty());
         arena.batch()
     }

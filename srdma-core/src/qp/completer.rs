@@ -7,9 +7,11 @@
 use super::Qp;
 use super::flush::Cause;
 use super::window::{Kind, Local};
+use crate::hca::counters::Counters;
 use crate::hca::ctx::Ctx;
 use crate::hw::aeqe::AeCode;
 use crate::hw::cqe::{CqeInfo, FlushCode};
+use crate::hw::wqe::SqOp;
 use crate::mem::{Access, KeyFault};
 use crate::num::Psn;
 use crate::time::ack_timeout_ns;
@@ -304,6 +306,7 @@ impl Qp {
                 self.req.cur = self.req.retired;
                 self.req.cur_packet = 0;
             }
+            count_done(ctx.counters, work.op);
             if work.signaled {
                 let cqe = CqeInfo {
                     sq: true,
@@ -325,6 +328,19 @@ impl Qp {
             }
         }
         self.check_drained(ctx);
+    }
+}
+
+/// Counts a request that is complete.
+const fn count_done(counters: &mut Counters, op: SqOp) {
+    match op {
+        SqOp::SEND | SqOp::SEND_SOL | SqOp::SEND_INV | SqOp::SEND_SOL_INV => {
+            counters.rdma_sends += 1;
+        }
+        SqOp::WRITE | SqOp::WRITE_SOL => counters.rdma_writes += 1,
+        SqOp::READ => counters.rdma_reads += 1,
+        SqOp::FETCH_ADD | SqOp::COMPARE_SWAP | SqOp::ATOMIC_WRITE => counters.rdma_atomics += 1,
+        _ => {}
     }
 }
 

@@ -302,7 +302,7 @@ impl Qp {
     /// One atomic request.
     pub(crate) fn step_atomic(
         &mut self,
-        ctx: &Ctx<'_>,
+        ctx: &mut Ctx<'_>,
         arena: &mut TxArena,
         work: &SendCtx,
     ) -> Step {
@@ -362,13 +362,15 @@ impl Qp {
 
     /// `packets` PSNs from `psn` on stand in the arena.
     // rule: roce-44
-    fn advance_sent(&mut self, ctx: &Ctx<'_>, psn: Psn, packets: u32, of: u32) {
+    fn advance_sent(&mut self, ctx: &mut Ctx<'_>, psn: Psn, packets: u32, of: u32) {
         let req = &mut self.req;
         debug_assert_eq!(psn, req.sent, "packets leave in PSN order");
         req.sent = psn.add(packets);
         let fresh = req.sent.since(req.top) > 0;
         if fresh {
             req.top = req.sent;
+        } else {
+            ctx.counters.retransmitted_pkts += 1;
         }
         req.cur_packet += packets;
         if req.cur_packet >= of {

@@ -143,6 +143,7 @@ impl Qp {
         }
         if self.conn.rnr_retry < 7 {
             if self.req.rnr_left == 0 {
+                ctx.counters.retry_rnr_exceeded_err += 1;
                 self.sq_error(
                     ctx,
                     Cause::new(FlushCode::RNR_RETRY_EXC, AeCode::LLP_TOO_MANY_RNRS),
@@ -182,6 +183,7 @@ impl Qp {
     // rule: roce-59
     fn take_retry(&mut self, ctx: &mut Ctx<'_>) -> bool {
         if self.req.retries_left == 0 {
+            ctx.counters.retry_exceeded_err += 1;
             self.sq_error(
                 ctx,
                 Cause::new(FlushCode::RETRY_EXC, AeCode::LLP_TOO_MANY_RETRIES),

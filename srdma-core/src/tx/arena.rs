@@ -116,7 +116,7 @@ struct OpenRun {
 /// Reusable space for one send batch. Owned by the engine, filled by the device.
 #[derive(Debug)]
 pub struct TxArena {
-    bytes: HostRange,
+    space: HostRange,
     used: usize,
     seam: usize,
     segs: Vec<Seg<'static>>,
@@ -138,7 +138,7 @@ impl TxArena {
     /// An empty arena of the usual size.
     pub fn new() -> Result<Self, HostFault> {
         Ok(Self {
-            bytes: HostBuf::new(Self::BYTES)?.range(),
+            space: HostBuf::new(Self::BYTES)?.range(),
             used: 0,
             seam: 0,
             segs: Vec::with_capacity(Self::SEGS),
@@ -161,6 +161,12 @@ impl TxArena {
     #[must_use]
     pub const fn packets(&self) -> u32 {
         self.packets
+    }
+
+    /// Bytes of the packets pushed since the last reset, BTH to ICRC.
+    #[must_use]
+    pub fn bytes(&self) -> u64 {
+        self.runs.iter().map(|run| u64::from(run.bytes)).sum()
     }
 
     /// Forgets the last batch.
@@ -190,7 +196,7 @@ impl TxArena {
 
     /// True if one more packet with `pieces` gathered pieces certainly fits.
     pub(crate) fn has_room(&self, pieces: usize) -> bool {
-        self.used + crate::limits::MAX_DATAGRAM <= self.bytes.len()
+        self.used + crate::limits::MAX_DATAGRAM <= self.space.len()
             && self.segs.len() + pieces + 2 <= Self::SEGS
             && self.runs.len() < Self::RUNS
             && self.marks.len() < Self::MARKS
@@ -305,7 +311,7 @@ impl TxArena {
         let header = header.get(..header_len).unwrap_or(&[]);
         let mut icrc = path.icrc.start(total, ip_id);
         icrc.headers(header);
-        let arena = self.bytes.whole();
+        let arena = self.space.whole();
         arena.copy_in(self.used, header);
         self.used += header_len;
         let mut gathered = false;
@@ -351,7 +357,7 @@ impl TxArena {
             end.copy_from_slice(&icrc.finish());
         }
         if let Some(bytes) = trailer.get(..pad + 4) {
-            self.bytes.whole().copy_in(self.used, bytes);
+            self.space.whole().copy_in(self.used, bytes);
         }
         self.used += pad + 4;
     }
@@ -359,7 +365,7 @@ impl TxArena {
     /// Makes the arena bytes since the last cut one gather entry.
     fn cut_seam(&mut self) {
         if self.used > self.seam
-            && let Some(span) = self.bytes.whole().slice(self.seam, self.used - self.seam)
+            && let Some(span) = self.space.whole().slice(self.seam, self.used - self.seam)
         {
             self.segs.push(Seg::from_raw(span.seg().base(), span.len()));
             self.seam = self.used;

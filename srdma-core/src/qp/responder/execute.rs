@@ -43,6 +43,12 @@ impl Qp {
         }
         self.rsp.epsn = packet.psn().add(1);
         if packet.info().position.ends() {
+            let counters = &mut *ctx.counters;
+            if packet.info().verb == Verb::Send {
+                counters.rdma_recvs += 1;
+            } else {
+                counters.inbound_writes += 1;
+            }
             // rule: roce-114
             self.rsp.msn = self.rsp.msn.next();
         }
@@ -54,6 +60,7 @@ impl Qp {
 
     /// An acknowledgement of everything before the expected PSN is due.
     pub(super) fn ack_due(&mut self, ctx: &mut Ctx<'_>) {
+        ctx.counters.ack_deferred += u64::from(self.rsp.replies.owes_ack());
         self.rsp.replies.ack();
         self.make_ready_for_ack(ctx);
     }
@@ -190,6 +197,7 @@ impl Qp {
         let packets = packets_of(reth.len, self.conn.mtu);
         self.rsp.msn = self.rsp.msn.next();
         self.rsp.epsn = psn.add(packets);
+        ctx.counters.inbound_reads += 1;
         self.answer(
             ctx,
             psn,
@@ -292,6 +300,7 @@ impl Qp {
     }
 
     fn finish_single(&mut self, ctx: &mut Ctx<'_>, psn: Psn, answer: Answer) {
+        ctx.counters.inbound_atomics += 1;
         self.rsp.msn = self.rsp.msn.next();
         self.rsp.epsn = psn.add(1);
         self.answer(ctx, psn, 1, answer);

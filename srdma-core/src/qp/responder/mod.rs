@@ -292,6 +292,7 @@ impl Qp {
         if let Some(syndrome) = fault.syndrome(self.conn.min_rnr_timer) {
             self.nak(ctx, psn, syndrome);
             if fault == Fault::NotReady {
+                ctx.counters.send_rnr_err += 1;
                 self.rsp.rnr_pending = true;
                 return;
             }

@@ -156,6 +156,11 @@ impl Replies {
             .get_mut(usize::try_from(number.checked_sub(self.base)?).ok()?)
     }
 
+    /// A plain acknowledgement is due.
+    pub(super) const fn owes_ack(&self) -> bool {
+        self.ack
+    }
+
     /// Something but a plain acknowledgement is due.
     pub(crate) fn is_urgent(&self) -> bool {
         !self.sending.is_empty() || self.nak.is_some()
