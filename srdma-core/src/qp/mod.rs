@@ -1,8 +1,8 @@
 //! One queue pair: what connects the work queues in memory with the packets of the wire.
 //!
 //! ```text
-//!            ┌ Requester ── SQ ring ─► packets out     (requester.rs, emit.rs, ud.rs)
-//!     Qp ────┤ Completer ── responses in ─► CQEs       (completer.rs, retry.rs)
+//!            ┌ Requester ── SQ ring ─► packets out     (requester.rs, fetch.rs, emit.rs)
+//!     Qp ────┤ Completer ── responses in ─► CQEs       (completer.rs, retry.rs, rtt.rs)
 //!            └ Responder ── requests in ─► memory, CQEs, responses out   (responder/)
 //! ```
 //!

@@ -169,7 +169,6 @@ impl Link {
         }
     }
 
-    /// Names and values.
     /// Looks at every socket in the next pass: one of them woke us.
     pub(super) fn look_everywhere(&mut self) {
         if let Self::Udp(udp) = self {
@@ -177,6 +176,7 @@ impl Link {
         }
     }
 
+    /// Names and values.
     pub(super) fn counters(&self) -> Vec<(&'static str, u64)> {
         match self {
             Self::Wire(_) => Vec::new(),

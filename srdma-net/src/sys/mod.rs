@@ -6,7 +6,9 @@
 //! | `gather.rs` | the bytes of gather entries, copied out | registered memory is no slice |
 //! | `sockopt.rs` | options that `socket2` lacks, socket filters | pointers to option values |
 //! | `eventfd.rs` | eventfds | the descriptor comes from a raw call |
-//! | `cmsg.rs`, `addr.rs` | control messages and socket addresses | nothing: bytes in, bytes out |
+//! | `ppoll.rs` | sleeping on several descriptors | an array of them, and a time limit |
+//! | `cmsg.rs` | control messages, as bytes | macros of libc for their lengths |
+//! | `addr.rs` | socket addresses | nothing: bytes in, bytes out |
 //!
 //! Lengths always come from the slice that they belong to. Gather entries come from a `TxBatch`,
 //! whose lifetime covers the call. Policy (what an error means) is not here: see `offload.rs`.
