@@ -6,7 +6,7 @@
 //!            └ Responder ── requests in ─► memory, CQEs, responses out   (responder/)
 //! ```
 //!
-//! A queue pair never sees the device; it gets a [`Ctx`] with everything but the other queue pairs.
+//! A queue pair never sees the device; it gets a `Ctx` with everything but the other queue pairs.
 
 pub mod attr;
 mod completer;
