@@ -1,7 +1,7 @@
 //! What a peer must know of a queue pair to connect to it: exchanged out of band, as text or bytes.
 //!
 //! ```json
-//! {"gid":"::ffff:127.0.0.1","qpn":4660,"psn":77,"mtu":4096,"rd_atomic":16,"service":"RC"}
+//! {"gid":"::ffff:127.0.0.1","qpn":4660,"psn":77,"mtu":4096,"rd_atomic":16,"rx_buffer":0,"service":"RC"}
 //! ```
 
 use core::fmt;
@@ -180,7 +180,7 @@ mod tests {
         let text = serde_json::to_string(&end).unwrap();
         let expected = concat!(
             r#"{"gid":"::ffff:127.0.0.1","qpn":4660,"psn":77,"#,
-            r#""mtu":4096,"rd_atomic":16,"service":"RC"}"#
+            r#""mtu":4096,"rd_atomic":16,"rx_buffer":0,"service":"RC"}"#
         );
         assert_eq!(text, expected);
         assert_eq!(serde_json::from_str::<QpEndpoint>(&text).unwrap(), end);
