@@ -183,6 +183,8 @@ mod tests {
             r#""mtu":4096,"rd_atomic":16,"rx_buffer":0,"service":"RC"}"#
         );
         assert_eq!(text, expected);
+        let older = text.replace(r#""rx_buffer":0,"#, "");
+        assert_eq!(serde_json::from_str::<QpEndpoint>(&older).unwrap(), end);
         assert_eq!(serde_json::from_str::<QpEndpoint>(&text).unwrap(), end);
         for (from, to) in [
             ("4660", "16777216"),
