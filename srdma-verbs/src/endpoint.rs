@@ -1,7 +1,8 @@
 //! What a peer must know of a queue pair to connect to it: exchanged out of band, as text or bytes.
 //!
 //! ```json
-//! {"gid":"::ffff:127.0.0.1","qpn":4660,"psn":77,"mtu":4096,"rd_atomic":16,"rx_buffer":0,"service":"RC"}
+//! {"gid":"::ffff:127.0.0.1","qpn":4660,"psn":77,"mtu":4096,"rd_atomic":16,
+//!  "rx_buffer":0,"service":"RC"}
 //! ```
 
 use core::fmt;
