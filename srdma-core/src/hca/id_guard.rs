@@ -48,9 +48,9 @@ impl IdGuard {
             self.expected();
             return true;
         }
-        let confirmed = self
-            .doubtful
-            .is_some_and(|doubtful| in_window(id, doubtful, AHEAD));
+        // The same number again is a copy of the doubtful packet, made by the network.
+        let goes_on = |doubtful: u16| id != doubtful && in_window(id, doubtful, AHEAD);
+        let confirmed = self.doubtful.is_some_and(goes_on);
         if (like_us || self.last.is_some()) && !confirmed {
             self.doubtful = Some(id);
             return false;
@@ -126,6 +126,7 @@ mod tests {
         let mut guard = IdGuard::default();
         assert!(guard.believes(5000, NOW));
         assert!(!guard.believes(40_000, NOW));
+        assert!(!guard.believes(40_000, NOW), "a copy confirms nothing");
         assert!(guard.believes(40_001, NOW));
         assert!(guard.believes(40_002, NOW));
     }
