@@ -14,8 +14,9 @@ pub const MAX_WQ_QUANTA: u32 = 32_768;
 pub const SQ_RESERVE: u32 = 257;
 /// Quanta that a WQE may not straddle an aligned group of.            [E810 1.4]
 pub const SQ_CHUNK: u32 = 8;
-/// CQ ring size, in entries.                                         [E810 1.7]
-pub const MAX_CQE: u32 = 1_048_575;
+/// CQ ring size, in slots. An E810 has 1,048,575; ours counts to 2^24, so that a ring holds the
+/// 4 Mi completions of a large job, each of which may take two slots. `[srdma]`
+pub const MAX_CQE: u32 = (1 << 24) - 1;
 /// CEQ ring size, in entries.                                        [E810 1.7]
 pub const MAX_CEQE: u32 = 262_143;
 /// AEQ ring size, in entries.                                        [E810 1.7]

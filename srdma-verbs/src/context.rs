@@ -147,7 +147,8 @@ impl Context {
             max_qp_wr: (limits::MAX_WQ_QUANTA - crate::driver::SQ_RESERVE) / 8,
             max_sge: count(limits::MAX_SGE),
             max_inline: count(limits::MAX_INLINE),
-            max_cq: limits::MAX_CQ,
+            // One entry of the event queue is the control queue's.
+            max_cq: crate::driver::irq::CEQ_ENTRIES - 1,
             max_cqe: crate::cq::MAX_CQE,
             max_mr: limits::MAX_MR,
             max_pd: limits::MAX_PD,

@@ -10,7 +10,7 @@
 
 use crate::channel::CompChannel;
 use crate::context::{Context, ContextInner};
-use crate::driver::alloc::RingMem;
+use crate::driver::alloc::{RingAlloc, RingMem, RingSource};
 use crate::driver::ids::lock;
 use crate::driver::reap::Reaper;
 use crate::driver::shared::CqShared;
@@ -22,8 +22,10 @@ use core::time::Duration;
 use srdma_core::num::CqId;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// Entries that a completion queue can have. Each may take two slots. [E810 1.7]
-pub const MAX_CQE: u32 = srdma_core::limits::MAX_CQE / 2 - 2;
+/// Entries that a completion queue can have. Each may take two slots, and their memory comes when
+/// they are written first.
+pub const MAX_CQE: u32 = 4 << 20;
+const _: () = assert!(2 * MAX_CQE + 2 <= srdma_core::limits::MAX_CQE);
 
 /// A completion queue.
 #[derive(Clone)]
@@ -36,6 +38,7 @@ pub(crate) struct CqInner {
     pub(crate) shared: Arc<CqShared>,
     pub(crate) state: Mutex<CqState>,
     pub(crate) shadow: RingMem,
+    pub(crate) source: RingSource,
     pub(crate) users: AtomicUsize,
     pub(crate) entries: AtomicU32,
     pub(crate) comp_vector: u16,
@@ -64,6 +67,7 @@ pub struct CqBuilder<'a> {
     entries: u32,
     channel: Option<CompChannel>,
     comp_vector: u16,
+    source: RingSource,
 }
 
 impl<'a> CqBuilder<'a> {
@@ -73,6 +77,7 @@ impl<'a> CqBuilder<'a> {
             entries,
             channel: None,
             comp_vector: 0,
+            source: None,
         }
     }
 
@@ -88,10 +93,16 @@ impl<'a> CqBuilder<'a> {
         self
     }
 
+    /// The memory of its ring comes from `alloc`, also after a resize.
+    pub fn ring_alloc(mut self, alloc: Arc<dyn RingAlloc>) -> Self {
+        self.source = Some(alloc);
+        self
+    }
+
     /// Makes it.
     pub fn build(self) -> Result<Cq> {
         let (ctx, channel) = (&self.ctx.inner, self.channel);
-        Cq::create(ctx, self.entries, channel, self.comp_vector)
+        Cq::create(ctx, self.entries, channel, self.comp_vector, self.source)
             .map_err(|reason| reason.of("create_cq"))
     }
 }

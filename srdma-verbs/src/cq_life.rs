@@ -10,7 +10,7 @@
 use crate::channel::CompChannel;
 use crate::context::ContextInner;
 use crate::cq::{ArmState, Cq, CqInner, CqState, MAX_CQE};
-use crate::driver::alloc::RingMem;
+use crate::driver::alloc::{RingMem, RingSource};
 use crate::driver::engine::Doorbell;
 use crate::driver::fifo::Owed;
 use crate::driver::ids::lock;
@@ -36,6 +36,7 @@ impl Cq {
         entries: u32,
         channel: Option<CompChannel>,
         comp_vector: u16,
+        source: RingSource,
     ) -> Result<Self, Reason> {
         let driver = &ctx.driver;
         let slots = slots_for(entries)?;
@@ -46,8 +47,8 @@ impl Cq {
                 limit,
             });
         }
-        let mem = RingMem::new(&driver.engine, slots as usize * SLOT)?;
-        let shadow = RingMem::new(&driver.engine, 8 * SHADOW_WORDS)?;
+        let mem = RingMem::of(&source, &driver.engine, slots as usize * SLOT)?;
+        let shadow = RingMem::small(&driver.engine, 8 * SHADOW_WORDS)?;
         let ring = consumer(&mem, slots, &shadow)?;
         let id = driver.ids.cq.take().ok_or(Reason::Exhausted)?;
         let channel = channel.map(|channel| channel.inner);
@@ -69,6 +70,7 @@ impl Cq {
                 mem,
             }),
             shadow,
+            source,
             users: AtomicUsize::new(0),
             entries: AtomicU32::new(entries),
             comp_vector,
@@ -138,7 +140,7 @@ impl CqInner {
         }
         let slots = slots_for(entries)?;
         let driver = &self.ctx.driver;
-        let mem = RingMem::new(&driver.engine, slots as usize * SLOT)?;
+        let mem = RingMem::of(&self.source, &driver.engine, slots as usize * SLOT)?;
         let words = mem.words(0, slots as usize * SLOT)?;
         let mut state = lock(&self.state);
         driver.exec(&CqpCmd::ModifyCq(self.command(&mem, slots)))?;

@@ -110,6 +110,7 @@ pub use channel::{CompChannel, CompEvent};
 pub use context::{Context, DeviceAttr, PortAttr};
 pub use cq::{Cq, CqBuilder, MAX_CQE, Poll};
 pub use device::{DeviceConfig, DeviceInfo, devices, open};
+pub use driver::alloc::{RingAlloc, RingBlock};
 pub use endpoint::QpEndpoint;
 pub use error::{Arg, Error, Reason, Result};
 pub use mr::{MAX_MR_BYTES, Mr, Rereg};

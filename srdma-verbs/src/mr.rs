@@ -12,7 +12,7 @@
 
 use crate::buffer::{Buffer, IntoBuffer};
 use crate::driver::Driver;
-use crate::error::{Arg, Reason, Result};
+use crate::error::{Reason, Result};
 use crate::pd::Pd;
 use core::ops::{Bound, RangeBounds};
 use core::sync::atomic::Ordering;
@@ -21,8 +21,8 @@ use srdma_core::hw::cqp::{DeallocStag, RegMr, StagKind};
 use srdma_core::mem::{Access, HostRange, Sge};
 use srdma_core::num::{Lkey, Rkey};
 
-/// Bytes that a region can have.                                      [E810 1.7]
-pub const MAX_MR_BYTES: u64 = 1 << 45;
+/// Bytes that a region can have: what an address can count.
+pub const MAX_MR_BYTES: u64 = 1 << 63;
 
 /// A registered region.
 #[derive(Debug)]
@@ -299,12 +299,6 @@ fn register(
 ) -> core::result::Result<(), Reason> {
     access.check()?;
     let len = range.len() as u64;
-    if len > MAX_MR_BYTES {
-        return Err(Reason::Range {
-            arg: Arg::Length,
-            limit: MAX_MR_BYTES,
-        });
-    }
     let pbl = driver
         .engine
         .with(|hca| hca.host_mut().insert_region(range.clone()));

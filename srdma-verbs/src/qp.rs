@@ -61,6 +61,9 @@ pub(crate) struct Layout {
     pub(crate) rq_at: usize,
     pub(crate) shadow_at: usize,
     pub(crate) ctx_at: usize,
+    /// What this half remembers of sends, and of receives.
+    pub(crate) sq_track_at: usize,
+    pub(crate) rq_track_at: usize,
     pub(crate) len: usize,
 }
 

@@ -5,10 +5,10 @@
 //! ```
 
 use crate::cq::Cq;
-use crate::driver::alloc::RingMem;
+use crate::driver::alloc::{RingAlloc, RingMem, RingSource};
 use crate::driver::ids::{lock, random};
 use crate::driver::shared::{MAX_SLOTS, QpShared, qp_context};
-use crate::driver::track::{RqTrack, SqTrack};
+use crate::driver::track::{RqTrack, SQ_RECORD_WORDS, SqTrack};
 use crate::endpoint::QpEndpoint;
 use crate::error::{Arg, Reason, Result};
 use crate::pd::Pd;
@@ -24,8 +24,8 @@ use srdma_core::hw::CqpCmd;
 use srdma_core::hw::qp_ctx::QP_CTX_BYTES;
 use srdma_core::hw::shadow::SHADOW_WORDS;
 use srdma_core::limits::{MAX_INLINE, MAX_SGE, MAX_WQ_QUANTA};
-use srdma_core::mem::Access;
 use srdma_core::mem::host::PAGE;
+use srdma_core::mem::{Access, HostFault};
 use srdma_core::num::{Psn, Qkey, Qpn};
 use srdma_core::obj::port::{Gid, Mtu};
 use srdma_core::qp::attr::{AttrMask, QpState, QpType};
@@ -59,6 +59,7 @@ pub struct QpBuilder<'a> {
     caps: QpCaps,
     signals_all: bool,
     options: ConnOptions,
+    source: RingSource,
 }
 
 impl Pd {
@@ -90,6 +91,7 @@ impl Pd {
                 min_rnr_timer: 12,
                 rd_atomic: 16,
             },
+            source: None,
         }
     }
 }
@@ -158,6 +160,12 @@ impl QpBuilder<'_> {
         self
     }
 
+    /// The memory of its rings comes from `alloc`.
+    pub fn ring_alloc(mut self, alloc: Arc<dyn RingAlloc>) -> Self {
+        self.source = Some(alloc);
+        self
+    }
+
     /// Largest path MTU. What the port carries, if not set.
     pub const fn mtu(mut self, mtu: Mtu) -> Self {
         self.options.mtu = Some(mtu);
@@ -197,8 +205,9 @@ impl QpBuilder<'_> {
         self.check_foreign(&send_cq, &recv_cq)?;
         let (caps, layout) = size(self.caps, self.srq.is_some())?;
         let driver = self.pd.driver();
-        let mem = RingMem::new(&driver.engine, layout.len)?;
+        let mem = RingMem::of(&self.source, &driver.engine, layout.len)?;
         let (sq, rq) = rings(&mem, &layout, self.srq.is_none())?;
+        let (sq_track, rq_track) = tracks(&mem, &layout)?;
         let qpn = if self.qp_type == QpType::Gsi {
             Qpn::GSI
         } else {
@@ -206,11 +215,10 @@ impl QpBuilder<'_> {
         };
         let receives = match &self.srq {
             Some(srq) => Err(Arc::clone(&srq.inner().shared)),
-            None => Ok(RqTrack::new(layout.rq_wqes, layout.rq_shift)),
+            None => Ok(rq_track),
         };
-        let track = SqTrack::new(layout.sq_quanta);
         let ctx = Arc::downgrade(self.pd.ctx());
-        let shared = Arc::new(QpShared::new(qpn, self.qp_type, track, receives, ctx));
+        let shared = Arc::new(QpShared::new(qpn, self.qp_type, sq_track, receives, ctx));
         let slots = take_slots(&shared, &send_cq, &recv_cq);
         let inner = Arc::new(QpInner {
             pd: self.pd.clone(),
@@ -382,14 +390,20 @@ fn size(asked: QpCaps, srq: bool) -> core::result::Result<(QpCaps, Layout), Reas
     let rq_at = (sq_quanta as usize * 32).next_multiple_of(PAGE);
     let shadow_at = rq_at + (rq_quanta as usize * 32).next_multiple_of(PAGE);
     let ctx_at = shadow_at + (8 * SHADOW_WORDS).next_multiple_of(128);
+    let sq_track_at = ctx_at + QP_CTX_BYTES;
+    let rq_track_at = sq_track_at + sq_quanta as usize * 8 * SQ_RECORD_WORDS;
+    let rq_wqes = rq_quanta >> rq_shift;
     let layout = Layout {
         sq_quanta,
-        rq_wqes: rq_quanta >> rq_shift,
+        rq_wqes,
         rq_shift,
         rq_at,
         shadow_at,
         ctx_at,
-        len: ctx_at + QP_CTX_BYTES,
+        sq_track_at,
+        rq_track_at,
+        // A queue pair with a shared receive queue has a word as well, which nobody uses.
+        len: rq_track_at + 8 * rq_wqes.max(1) as usize,
     };
     let caps = QpCaps {
         max_send_wr: depth::max_send_wr(sq_quanta, sq_shift),
@@ -399,6 +413,16 @@ fn size(asked: QpCaps, srq: bool) -> core::result::Result<(QpCaps, Layout), Reas
         max_inline: asked.max_inline,
     };
     Ok((caps, layout))
+}
+
+/// Where what is posted is remembered.
+fn tracks(mem: &RingMem, layout: &Layout) -> core::result::Result<(SqTrack, RqTrack), HostFault> {
+    let sq_len = layout.sq_quanta as usize * 8 * SQ_RECORD_WORDS;
+    let rq_len = 8 * layout.rq_wqes.max(1) as usize;
+    Ok((
+        SqTrack::new(mem.words(layout.sq_track_at, sq_len)?),
+        RqTrack::new(mem.words(layout.rq_track_at, rq_len)?, layout.rq_shift),
+    ))
 }
 
 /// A slot in the table of each completion queue; the same one if both are the same.

@@ -17,7 +17,6 @@ use crate::qp_attr::QpAttr;
 use crate::srq::Srq;
 use srdma_core::hw::cqp::QpCmd;
 use srdma_core::hw::{CqpCmd, HwQpState, HwQpType, QpContext};
-use srdma_core::mem::HostWords;
 use srdma_core::obj::port::Gid;
 use srdma_core::qp::attr::{self, AttrMask, QpState, QpType};
 use srdma_core::ring::{RqProducer, SqProducer};
@@ -82,6 +81,7 @@ impl QpInner {
         }
         self.shared.set_state(QpState::Reset);
         self.clean_completions();
+        clear(&self.mem, &self.layout)?;
         let (new_sq, new_rq) = rings(&self.mem, &self.layout, rq.is_some())?;
         sq.ring = new_sq;
         self.shared.sq.reset();
@@ -190,7 +190,19 @@ impl QpInner {
     }
 }
 
-/// Fresh rings over the queue pair's memory, which is zeroed.
+/// Zeroes both rings, for those that start again in them.
+fn clear(mem: &RingMem, layout: &Layout) -> Result<(), Reason> {
+    let rq_len = (layout.rq_wqes as usize * 32) << layout.rq_shift;
+    for (at, len) in [(0, layout.sq_quanta as usize * 32), (layout.rq_at, rq_len)] {
+        let words = mem.words(at, len)?;
+        for word in 0..words.len() {
+            words.store(word, 0);
+        }
+    }
+    Ok(())
+}
+
+/// Fresh rings over the queue pair's memory, which is zero.
 pub(crate) fn rings(
     mem: &RingMem,
     layout: &Layout,
@@ -198,25 +210,17 @@ pub(crate) fn rings(
 ) -> Result<(SqProducer, Option<RqProducer>), Reason> {
     let bad = |_| Reason::Host(srdma_core::mem::HostFault::OutOfRange);
     let words = mem.words(0, layout.sq_quanta as usize * 32)?;
-    zero(&words);
     let sq = SqProducer::new(words, layout.sq_quanta).map_err(bad)?;
     let rq = if own_rq {
         let words = mem.words(
             layout.rq_at,
             (layout.rq_wqes as usize * 32) << layout.rq_shift,
         )?;
-        zero(&words);
         Some(RqProducer::new(words, layout.rq_wqes, layout.rq_shift).map_err(bad)?)
     } else {
         None
     };
     Ok((sq, rq))
-}
-
-fn zero(words: &HostWords) {
-    for at in 0..words.len() {
-        words.store(at, 0);
-    }
 }
 
 const fn hw_type(qp_type: QpType) -> HwQpType {

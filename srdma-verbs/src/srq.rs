@@ -5,7 +5,7 @@
 //!                └─ fewer than the limit left: one event, then the limit is off   [events 2.4]
 //! ```
 
-use crate::driver::alloc::RingMem;
+use crate::driver::alloc::{RingAlloc, RingMem, RingSource};
 use crate::driver::shared::SrqShared;
 use crate::error::{Arg, Reason, Result};
 use crate::pd::Pd;
@@ -68,6 +68,7 @@ pub struct SrqBuilder<'a> {
     max_wr: u32,
     max_sge: u32,
     limit: u32,
+    source: RingSource,
 }
 
 impl Pd {
@@ -78,6 +79,7 @@ impl Pd {
             max_wr,
             max_sge: 1,
             limit: 0,
+            source: None,
         }
     }
 }
@@ -92,6 +94,12 @@ impl SrqBuilder<'_> {
     /// Tells once when fewer receives are left.
     pub const fn limit(mut self, limit: u32) -> Self {
         self.limit = limit;
+        self
+    }
+
+    /// The memory of its ring comes from `alloc`.
+    pub fn ring_alloc(mut self, alloc: Arc<dyn RingAlloc>) -> Self {
+        self.source = Some(alloc);
         self
     }
 
@@ -127,7 +135,7 @@ impl SrqBuilder<'_> {
         let driver = self.pd.driver();
         let wqes = quanta >> shift;
         let len = quanta as usize * 32;
-        let mem = RingMem::new(&driver.engine, len + 8 * SHADOW_WORDS)?;
+        let mem = RingMem::of(&self.source, &driver.engine, len + 8 * SHADOW_WORDS)?;
         let bad = |_| Reason::Host(HostFault::OutOfRange);
         let ring = RqProducer::new(mem.words(0, len)?, wqes, shift).map_err(bad)?;
         let shadow = SrqShadow::new(mem.words(len, 8 * SHADOW_WORDS)?).map_err(bad)?;

@@ -296,7 +296,7 @@ fn completion_queues() {
         CqpMinor::INVALID_COMMAND
     );
     let huge = CqCmd {
-        size: 1_048_575,
+        size: crate::limits::MAX_CQE,
         ..cq
     };
     assert_eq!(rig.run(CqpCmd::CreateCq(huge)), CqpMinor::INVALID_MEMORY);

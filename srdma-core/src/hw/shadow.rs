@@ -1,7 +1,7 @@
 //! Shadow areas: 64 bytes of words beside a queue, read and written outside of its ring.
 //!
 //! ```text
-//! CQ   +0   19:0  CQEIDX: how far the driver has read                     driver writes
+//! CQ   +0   23:0  CQEIDX: how far the driver has read                     driver writes
 //!      +32  17:16 arm sequence | 15 next solicited | 14 next | 13:0 select  driver writes
 //! QP   +0   14:0  SQ tail: how far the device has read                    device writes
 //! SRQ  +0   head index: the next entry to be filled                       driver writes
@@ -21,10 +21,10 @@ pub const QP_SQ_TAIL: usize = 0;
 pub const SRQ_HEAD: usize = 0;
 
 le_word! {
-    /// Word 0 of a CQ shadow.                                         [E810 3.9]
+    /// Word 0 of a CQ shadow; an E810 has bits 19:0. `[srdma]`         [E810 3.9]
     pub struct CqIndexWord {
         /// The driver's head.
-        head / with_head: u32 = [19:0],
+        head / with_head: u32 = [23:0],
     }
 }
 

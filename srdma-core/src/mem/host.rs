@@ -1,7 +1,7 @@
 //! Host memory: with `host/`, the one place of this crate that touches memory it does not own.
 //!
 //! ```text
-//! HostBuf     owned, zeroed, page-aligned memory: rings, shadow areas, registered buffers
+//! HostBuf     owned, zeroed, aligned memory: rings, shadow areas, registered buffers
 //! HostRange   a promised range: part of a HostBuf (kept alive), or foreign memory under contract
 //! HostWords   a range seen as 64-bit words: ring entries, shadow words (atomics only)
 //! Span        a window into a range for one borrow: payload copies, gather entries, atomics
@@ -30,14 +30,26 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Alignment of every buffer: a page.
 pub const PAGE: usize = 4096;
 
-/// Owned, zeroed, page-aligned memory that both halves of the device can reach.
+/// Alignment of a small buffer: a cache line, which is what shadow areas need.
+const LINE: usize = 64;
+
+/// Owned, zeroed, aligned memory that both halves of the device can reach.
 pub struct HostBuf {
     base: *mut u8,
-    /// What was allocated; `base` is the first page in it.
-    start: NonNull<u8>,
-    layout: Layout,
     len: usize,
+    owner: Owner,
 }
+
+/// Where the memory goes when nobody uses it any more.
+enum Owner {
+    /// Back to the allocator that gave it; `base` is the first aligned byte in it.
+    Allocator { start: NonNull<u8>, layout: Layout },
+    /// Back to whoever gave it.
+    Giver(Option<Release>),
+}
+
+/// Takes memory back, by its first byte.
+type Release = Box<dyn FnOnce(NonNull<u8>) + Send + Sync>;
 
 // SAFETY: why needed: the raw pointer takes the automatic Send away. Why sound: the buffer owns the
 // allocation behind it, and all access goes through atomics or raw copies of bounded ranges.
@@ -51,23 +63,52 @@ impl HostBuf {
     ///
     /// Large ones cost no memory before they are touched.
     pub fn new(len: usize) -> Result<Arc<Self>, HostFault> {
+        Self::allocate(len, PAGE)
+    }
+
+    /// Allocates `len` zeroed bytes (at least one), aligned to a cache line: for what would waste
+    /// most of a page.
+    pub fn small(len: usize) -> Result<Arc<Self>, HostFault> {
+        Self::allocate(len, LINE)
+    }
+
+    fn allocate(len: usize, align: usize) -> Result<Arc<Self>, HostFault> {
         // The allocator clears over-aligned memory by hand, which touches every page; so the
-        // alignment is made here, out of one page more.
-        let size = len.max(1).checked_add(PAGE).ok_or(HostFault::OutOfMemory)?;
+        // alignment is made here, out of some bytes more.
+        let size = len
+            .max(1)
+            .checked_add(align)
+            .ok_or(HostFault::OutOfMemory)?;
         let layout = Layout::from_size_align(size, 16).map_err(|_| HostFault::OutOfMemory)?;
         // SAFETY: why needed: memory outside of Rust's own types. Why sound: the layout has a
         // non-zero size (`max(1)` above).
         let start = unsafe { alloc_zeroed(layout) };
         let start = NonNull::new(start).ok_or(HostFault::OutOfMemory)?;
-        let skip = start.as_ptr().align_offset(PAGE);
-        assert!(skip < PAGE, "a page starts within the spare page");
+        let skip = start.as_ptr().align_offset(align);
+        assert!(skip < align, "an aligned byte is among the spare ones");
         let base = start.as_ptr().wrapping_add(skip);
-        Ok(Arc::new(Self {
-            base,
-            start,
-            layout,
+        let owner = Owner::Allocator { start, layout };
+        Ok(Arc::new(Self { base, len, owner }))
+    }
+
+    /// Memory that somebody else gave and takes back through `release`, once nobody uses it.
+    ///
+    /// # Safety
+    ///
+    /// `base..base + len` is mapped, readable, writable and zero, and aligned to eight bytes at
+    /// least. Until `release` is called nobody else reads, writes or frees it.
+    #[must_use]
+    pub unsafe fn given(
+        base: NonNull<u8>,
+        len: usize,
+        release: impl FnOnce(NonNull<u8>) + Send + Sync + 'static,
+    ) -> Arc<Self> {
+        assert!(base.as_ptr().addr().is_multiple_of(8), "words are aligned");
+        Arc::new(Self {
+            base: base.as_ptr(),
             len,
-        }))
+            owner: Owner::Giver(Some(Box::new(release))),
+        })
     }
 
     /// The address of the first byte.
@@ -110,9 +151,16 @@ impl HostBuf {
 
 impl Drop for HostBuf {
     fn drop(&mut self) {
-        // SAFETY: why needed: the memory came from `alloc_zeroed`. Why sound: same pointer and
-        // layout as in `new`; every range and word view held an `Arc`, so none is left.
-        unsafe { dealloc(self.start.as_ptr(), self.layout) }
+        match &mut self.owner {
+            // SAFETY: why needed: the memory came from `alloc_zeroed`. Why sound: same pointer and
+            // layout as there; every range and word view held an `Arc`, so none is left.
+            Owner::Allocator { start, layout } => unsafe { dealloc(start.as_ptr(), *layout) },
+            Owner::Giver(release) => {
+                if let (Some(release), Some(base)) = (release.take(), NonNull::new(self.base)) {
+                    release(base);
+                }
+            }
+        }
     }
 }
 

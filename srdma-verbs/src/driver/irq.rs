@@ -23,8 +23,8 @@ use srdma_core::ring::Consumer;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Weak};
 
-/// Entries of each completion event queue: as many CQs may report to it.
-pub(crate) const CEQ_ENTRIES: u32 = 8192;
+/// Entries of each completion event queue: as many CQs may report to it, so a device has no more.
+pub(crate) const CEQ_ENTRIES: u32 = 65_536;
 /// Entries of the asynchronous event queue.
 pub(crate) const AEQ_ENTRIES: u32 = 4096;
 

@@ -23,6 +23,8 @@ use std::sync::Arc;
 pub(crate) struct Reaper {
     pub(crate) ring: CqConsumer,
     qps: Vec<Option<Arc<QpShared>>>,
+    /// Slots that are free, so that taking one costs the same with many queue pairs as with few.
+    free: Vec<usize>,
 }
 
 /// What an entry gave.
@@ -40,29 +42,26 @@ impl Reaper {
         Self {
             ring,
             qps: Vec::new(),
+            free: Vec::new(),
         }
     }
 
     /// Lets a queue pair report here, and says in which slot.
     pub(crate) fn add(&mut self, qp: &Arc<QpShared>) -> usize {
-        match self.qps.iter().position(Option::is_none) {
-            Some(slot) => {
-                if let Some(place) = self.qps.get_mut(slot) {
-                    *place = Some(Arc::clone(qp));
-                }
-                slot
-            }
-            None => {
-                self.qps.push(Some(Arc::clone(qp)));
-                self.qps.len() - 1
-            }
+        let slot = self.free.pop().unwrap_or(self.qps.len());
+        match self.qps.get_mut(slot) {
+            Some(place) => *place = Some(Arc::clone(qp)),
+            None => self.qps.push(Some(Arc::clone(qp))),
         }
+        slot
     }
 
     /// The queue pair is gone from the device and its entries are void: its slot is free.
     pub(crate) fn remove(&mut self, slot: usize) {
-        if let Some(place) = self.qps.get_mut(slot) {
-            *place = None;
+        if let Some(place) = self.qps.get_mut(slot)
+            && place.take().is_some()
+        {
+            self.free.push(slot);
         }
     }
 

@@ -12,8 +12,9 @@
 //! read after its CQE was seen).
 
 use crate::wc::WrId;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use core::sync::atomic::{AtomicU32, Ordering};
 use srdma_core::hw::SqOp;
+use srdma_core::mem::HostWords;
 
 /// Operation number of a padding NOP, which never completes towards the program.
 const PADDING: u8 = 0xff;
@@ -30,42 +31,38 @@ pub(crate) struct SqRecord {
     pub(crate) op: Option<SqOp>,
 }
 
-#[derive(Debug, Default)]
-struct Cell {
-    wr_id: AtomicU64,
-    /// 31:0 bytes, 39:32 quanta, 47:40 operation.
-    info: AtomicU64,
-}
+/// Words of a record in the send queue's memory.
+pub(crate) const SQ_RECORD_WORDS: usize = 2;
 
-/// The records of a send queue.
+/// The records of a send queue, in memory that nobody touches before a WQE is posted.
+///
+/// A record: the wr_id, then 31:0 bytes, 39:32 quanta, 47:40 operation.
 #[derive(Debug)]
 pub(crate) struct SqTrack {
-    cells: Box<[Cell]>,
+    records: HostWords,
     head: AtomicU32,
     tail: AtomicU32,
 }
 
 impl SqTrack {
-    /// For a ring of `quanta` quanta, a power of two.
-    pub(crate) fn new(quanta: u32) -> Self {
+    /// For a ring of as many quanta, a power of two, as `records` has room for.
+    pub(crate) fn new(records: HostWords) -> Self {
+        debug_assert!((records.len() / SQ_RECORD_WORDS).is_power_of_two());
         Self {
-            cells: (0..quanta).map(|_| Cell::default()).collect(),
+            records,
             head: AtomicU32::new(0),
             tail: AtomicU32::new(0),
         }
     }
 
     fn size(&self) -> u32 {
-        u32::try_from(self.cells.len()).unwrap_or(u32::MAX)
+        u32::try_from(self.records.len() / SQ_RECORD_WORDS).unwrap_or(u32::MAX)
     }
 
+    /// The first word of the record at `index`.
     #[inline]
-    #[allow(
-        clippy::indexing_slicing,
-        reason = "the index is masked to the power-of-two length"
-    )]
-    fn cell(&self, index: u32) -> &Cell {
-        &self.cells[index as usize & (self.cells.len() - 1)]
+    fn at_word(&self, index: u32) -> usize {
+        (index & (self.size() - 1)) as usize * SQ_RECORD_WORDS
     }
 
     /// Remembers the WQE at `index`. By the poster, before the WQE is visible.
@@ -73,9 +70,9 @@ impl SqTrack {
     pub(crate) fn put(&self, index: u32, record: SqRecord) {
         let op = record.op.map_or(PADDING, |op| op.0);
         let info = u64::from(record.len) | u64::from(record.quanta) << 32 | u64::from(op) << 40;
-        let cell = self.cell(index);
-        cell.wr_id.store(record.wr_id.0, Ordering::Relaxed);
-        cell.info.store(info, Ordering::Relaxed);
+        let at = self.at_word(index);
+        self.records.store(at, record.wr_id.0);
+        self.records.store(at + 1, info);
     }
 
     /// Remembers `count` padding NOPs that end before `index`.
@@ -95,11 +92,11 @@ impl SqTrack {
     #[inline]
     #[allow(clippy::cast_possible_truncation, reason = "fields of 32 and 8 bits")]
     pub(crate) fn at(&self, index: u32) -> SqRecord {
-        let cell = self.cell(index);
-        let info = cell.info.load(Ordering::Relaxed);
+        let at = self.at_word(index);
+        let info = self.records.load(at + 1);
         let op = (info >> 40) as u8;
         SqRecord {
-            wr_id: WrId(cell.wr_id.load(Ordering::Relaxed)),
+            wr_id: WrId(self.records.load(at)),
             len: info as u32,
             quanta: u32::from((info >> 32) as u8).max(1),
             op: (op != PADDING).then_some(SqOp(op)),
@@ -159,20 +156,22 @@ impl SqTrack {
     }
 }
 
-/// The wr_ids of a receive queue.
+/// The wr_ids of a receive queue, in memory that nobody touches before a receive is posted.
 #[derive(Debug)]
 pub(crate) struct RqTrack {
-    ids: Box<[AtomicU64]>,
+    ids: HostWords,
     head: AtomicU32,
     tail: AtomicU32,
     shift: u8,
 }
 
 impl RqTrack {
-    /// For a ring of `wqes` entries (a power of two) of 1 << `shift` quanta.
-    pub(crate) fn new(wqes: u32, shift: u8) -> Self {
+    /// For a ring of as many entries (a power of two) as `ids` has words, each of 1 << `shift`
+    /// quanta.
+    pub(crate) fn new(ids: HostWords, shift: u8) -> Self {
+        debug_assert!(ids.len().is_power_of_two());
         Self {
-            ids: (0..wqes).map(|_| AtomicU64::new(0)).collect(),
+            ids,
             head: AtomicU32::new(0),
             tail: AtomicU32::new(0),
             shift,
@@ -183,25 +182,16 @@ impl RqTrack {
         u32::try_from(self.ids.len()).unwrap_or(u32::MAX) - 1
     }
 
-    #[inline]
-    #[allow(
-        clippy::indexing_slicing,
-        reason = "the index is masked to the power-of-two length"
-    )]
-    fn id(&self, index: u32) -> &AtomicU64 {
-        &self.ids[index as usize & (self.ids.len() - 1)]
-    }
-
     /// Remembers the entry at `index`. By the poster, before the entry is visible.
     #[inline]
     pub(crate) fn put(&self, index: u32, id: WrId) {
-        self.id(index).store(id.0, Ordering::Relaxed);
+        self.ids.store((index & self.mask()) as usize, id.0);
     }
 
     /// The wr_id at `index`.
     #[inline]
     pub(crate) fn at(&self, index: u32) -> WrId {
-        WrId(self.id(index).load(Ordering::Relaxed))
+        WrId(self.ids.load((index & self.mask()) as usize))
     }
 
     /// The entry that a completion names by its first quantum.
@@ -253,6 +243,11 @@ impl RqTrack {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use srdma_core::mem::HostBuf;
+
+    fn words(count: usize) -> HostWords {
+        HostBuf::new(count * 8).unwrap().words()
+    }
 
     fn record(id: u64, quanta: u32) -> SqRecord {
         SqRecord {
@@ -265,7 +260,7 @@ mod tests {
 
     #[test]
     fn records_come_back() {
-        let track = SqTrack::new(512);
+        let track = SqTrack::new(words(1024));
         let big = SqRecord {
             wr_id: WrId(u64::MAX),
             len: u32::MAX,
@@ -279,7 +274,7 @@ mod tests {
 
     #[test]
     fn a_flush_walks_over_padding_and_the_ring_end() {
-        let track = SqTrack::new(512);
+        let track = SqTrack::new(words(1024));
         track.complete_to(508);
         track.put(508, record(1, 1));
         track.put_padding(512, 3);
@@ -297,7 +292,7 @@ mod tests {
 
     #[test]
     fn a_flush_starts_at_the_failing_request() {
-        let track = SqTrack::new(512);
+        let track = SqTrack::new(words(1024));
         for index in 0..4 {
             track.put(index, record(u64::from(index), 1));
         }
@@ -312,7 +307,7 @@ mod tests {
 
     #[test]
     fn receive_entries_are_named_by_quanta() {
-        let track = RqTrack::new(8, 2);
+        let track = RqTrack::new(words(8), 2);
         track.put(7, WrId(70));
         assert_eq!(track.slot_of(track.wqe_index(7)), 7);
         assert_eq!(track.at(7), WrId(70));

@@ -92,6 +92,9 @@ fn stag_words(stag: u32, pd: PdId, kind: StagKind) -> Words {
     [0, range, name, kind.header().bits(), 0, 0, 0, 0]
 }
 
+/// Bits of a length in [`StagRange`].                                 [E810 7.2]
+const LENGTH_BITS: u32 = 46;
+
 /// REG_MR.                                                            [E810 7.2]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RegMr {
@@ -101,7 +104,7 @@ pub struct RegMr {
     pub pd: PdId,
     /// Address the first byte is known by; 0 if zero-based.
     pub va: u64,
-    /// Bytes; 46 bits.
+    /// Bytes.
     pub len: u64,
     /// Rights; `ZERO_BASED` among them.
     pub access: Access,
@@ -112,7 +115,7 @@ pub struct RegMr {
 impl RegMr {
     #[allow(
         clippy::cast_possible_truncation,
-        reason = "five and three bits of the rights"
+        reason = "five and three bits of the rights, 18 of the length"
     )]
     pub(super) fn encode(&self) -> Words {
         let hw = self.access.to_hw();
@@ -128,20 +131,22 @@ impl RegMr {
             StagRange::ZERO.with_bytes(self.len).with_pd(self.pd).bits(),
             StagName::ZERO.with_stag(self.stag).bits(),
             header.bits(),
-            0,
+            StagLength::ZERO
+                .with_high((self.len >> LENGTH_BITS) as u32)
+                .bits(),
             0,
             StagPbl::ZERO.with_pbl(self.pbl.0).bits(),
             0,
         ]
     }
 
-    pub(super) fn decode(&[va, range, name, header, _, _, pbl, _]: &Words) -> Self {
+    pub(super) fn decode(&[va, range, name, header, high, _, pbl, _]: &Words) -> Self {
         let (range, header) = (StagRange::from_bits(range), StagHeader::from_bits(header));
         Self {
             stag: StagName::from_bits(name).stag(),
             pd: range.pd(),
             va,
-            len: range.bytes(),
+            len: range.bytes() | u64::from(StagLength::from_bits(high).high()) << LENGTH_BITS,
             access: stag_access(header),
             pbl: PblIndex(StagPbl::from_bits(pbl).pbl()),
         }

@@ -43,9 +43,9 @@ le_word! {
     }
 }
 le_word! {
-    /// Word 0 of CQ commands.
+    /// Word 0 of CQ commands; an E810 has bits 20:0. `[srdma]`
     pub struct CqSize {
-        size / with_size: u32 = [20:0],
+        size / with_size: u32 = [23:0],
     }
 }
 le_word! {
@@ -101,6 +101,12 @@ le_word! {
     /// Word 2 of stag commands: key and index together are the stag.
     pub struct StagName {
         stag / with_stag: u32 = [31:0],
+    }
+}
+le_word! {
+    /// Word 4 of REG_MR: what the 46 bits of [`StagRange`] do not hold. `[srdma]`
+    pub struct StagLength {
+        high / with_high: u32 = [17:0],
     }
 }
 le_word! {

@@ -119,5 +119,6 @@ fn depths_follow_the_tables() {
         (cq_slots(100, false), cq_slots(100, true)),
         (Some(202), Some(102))
     );
-    assert_eq!(cq_slots(1 << 20, false), None);
+    assert_eq!(cq_slots(4 << 20, false), Some((8 << 20) + 2));
+    assert_eq!(cq_slots(1 << 23, false), None);
 }

@@ -27,8 +27,8 @@ fn bench(slots: u32) -> Bench {
 }
 
 fn qp(qpn: u32, qp_type: QpType) -> Arc<QpShared> {
-    let receives = Ok(RqTrack::new(8, 1));
-    let track = SqTrack::new(512);
+    let receives = Ok(RqTrack::new(HostBuf::new(64).unwrap().words(), 1));
+    let track = SqTrack::new(HostBuf::new(16 * 512).unwrap().words());
     Arc::new(QpShared::new(
         Qpn::new(qpn),
         qp_type,
@@ -208,7 +208,7 @@ fn entries_find_their_queue_pair_among_many() {
 fn receives_of_a_shared_queue_bring_their_id_along() {
     let mut bench = bench(16);
     let srq = Arc::new(SrqShared::new(SrqId(3), Weak::new()));
-    let track = SqTrack::new(512);
+    let track = SqTrack::new(HostBuf::new(16 * 512).unwrap().words());
     let shared = Err(Arc::clone(&srq));
     let qp = Arc::new(QpShared::new(
         Qpn::new(77),
