@@ -23,6 +23,7 @@ pub use config::{EngineConfig, Transport};
 
 use crate::clock::Clock;
 use crate::error::NetError;
+use crate::interface;
 use crate::irq::Msix;
 use crate::spin::{CALLER_GRACE_NS, Callers};
 use crate::sys::eventfd::EventFd;
@@ -30,9 +31,11 @@ use link::Link;
 use srdma_core::hca::board::{Board, Doorbell};
 use srdma_core::hca::{Acks, Hca};
 use srdma_core::num::MsixVector;
+use srdma_core::obj::port::LinkState;
 use srdma_core::time::Instant;
 use srdma_core::tx::TxArena;
 use std::fmt;
+use std::net::IpAddr;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -298,6 +301,21 @@ impl Engine {
         let result = f(&mut core.hca);
         shared.run(core, By::Anyone);
         result
+    }
+
+    /// Gives the port the state of the interfaces that `addrs` belong to; a wire has none.
+    pub fn follow_interfaces(&self, addrs: &[IpAddr]) {
+        let up = interface::any_up(addrs);
+        let mut core = self.shared.lock();
+        if let Link::Udp(_) = &core.link {
+            let state = if up {
+                LinkState::Active
+            } else {
+                LinkState::Down
+            };
+            core.hca.port_mut().set_link(state);
+        }
+        self.shared.run(core, By::Anyone);
     }
 
     /// What runs when `vector` fires; see [`msix`](Self::msix). False: there is no such vector.

@@ -10,6 +10,7 @@
 //! | [`clock`], [`spin`] | what time it is; when to spin and when to sleep |
 //! | [`irq`] | interrupt vectors as eventfds or handlers |
 //! | [`fault`] | a bad network at the socket's edge |
+//! | [`interface`] | names, MTU and state of the network interfaces behind addresses |
 //! | [`wire_link`] | a wire in memory in place of the sockets |
 //! | [`bare`] | plain UDP sockets with the same offloads, to be measured against |
 //! | [`error`] | what can go wrong at start, and what to do |
@@ -24,6 +25,7 @@ pub mod clock;
 pub mod engine;
 pub mod error;
 pub mod fault;
+pub mod interface;
 pub mod irq;
 mod mtu;
 pub mod offload;

@@ -8,10 +8,8 @@
 //! A port has one MTU, so the smallest of its interfaces counts. What lies behind the first router
 //! is not looked at: a program that knows better sets the path MTU of its queue pairs.
 
-use crate::sys::sockopt;
-use socket2::{Domain, Socket, Type};
+use crate::interface;
 use std::net::IpAddr;
-use std::os::fd::AsFd;
 
 /// IPv6, UDP, BTH, RETH, immediate, ICRC: the most that stands around a full payload.
 const HEADERS: usize = 40 + 8 + 12 + 16 + 4 + 4;
@@ -38,14 +36,7 @@ fn of_packet(bytes: usize) -> u16 {
 
 /// Bytes of an IP packet on the interface that has `addr`.
 fn of_interface(addr: IpAddr) -> usize {
-    let interfaces = if_addrs::get_if_addrs().unwrap_or_default();
-    let named = interfaces.iter().find(|interface| interface.ip() == addr);
-    let known = named.and_then(|interface| {
-        let socket = Socket::new(Domain::for_address((addr, 0).into()), Type::DGRAM, None).ok()?;
-        let mtu = sockopt::interface_mtu(socket.as_fd(), &interface.name).ok()?;
-        usize::try_from(mtu).ok()
-    });
-    // All of 127.0.0.0/8 is loopback, though only one of it is listed.
+    let known = interface::of(addr).and_then(|interface| interface.mtu());
     let usual = if addr.is_loopback() {
         LOOPBACK
     } else {

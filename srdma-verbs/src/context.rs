@@ -163,9 +163,11 @@ impl Context {
         }
     }
 
-    /// The state of the port; 1 is the only one.
+    /// The state of the port; 1 is the only one. It is up while one of its interfaces is.
     pub fn query_port(&self, port: u8) -> Result<PortAttr> {
         check_port(port).map_err(|reason| reason.of("query_port"))?;
+        let driver = &self.inner.driver;
+        driver.engine.follow_interfaces(&driver.addrs);
         Ok(self.inner.driver.engine.with(|hca| {
             let (counters, port) = (hca.counters(), hca.port());
             let short = |count: u64| u16::try_from(count).unwrap_or(u16::MAX);

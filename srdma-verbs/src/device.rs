@@ -1,15 +1,23 @@
-//! Which devices there are, and opening one.
+//! Opening a device, and everything that can be chosen about it.
 //!
 //! ```text
 //! "srdma0"           127.0.0.1, and ::1 where there is IPv6
 //! "eth0"             all addresses of that interface (link-local ones left out)
 //! "10.0.0.7", "::1"  that address
+//! "host2"            what the user calls so: SRDMA_DEVICES, or a file
 //! DeviceConfig       anything else, and everything that can be set
 //! ```
 //!
 //! A device is a set of local addresses, and owns UDP port 4791 on each while it is open. Opening
 //! the same set, or the same name, twice in one process gives two contexts on one device. Sets that
 //! only overlap cannot be open at the same time.
+
+mod file;
+mod list;
+mod spec;
+
+pub use list::{DeviceInfo, devices, offered_devices};
+pub use spec::{ConfigError, Fault as ConfigFault};
 
 use crate::context::Context;
 use crate::driver::Driver;
@@ -21,50 +29,27 @@ use srdma_net::NetError;
 use srdma_net::clock::Clock;
 use srdma_net::fault::FaultConfig;
 use srdma_net::wire_link::WireLink;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Mutex, Weak};
 
-/// Name of the loopback device.
-const LOOPBACK: &str = "srdma0";
-
-/// A device that could be opened.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct DeviceInfo {
-    /// What [`open`] takes.
-    pub name: String,
-    /// Its addresses.
-    pub addrs: Vec<IpAddr>,
+/// What a user may set for a device.
+#[derive(Clone, Debug, PartialEq)]
+struct Options {
+    gso: bool,
+    gro: bool,
+    rcvbuf_cap: Option<u32>,
+    fault: Option<FaultConfig>,
 }
 
-/// The devices of this machine: loopback first, then one for each interface with an address.
-pub fn devices() -> Result<Vec<DeviceInfo>> {
-    let mut devices = vec![DeviceInfo {
-        name: LOOPBACK.to_owned(),
-        addrs: vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()],
-    }];
-    let interfaces = if_addrs::get_if_addrs();
-    let interfaces = interfaces.map_err(|error| Reason::Io(error).of("devices"))?;
-    for interface in interfaces
-        .into_iter()
-        .filter(|interface| !interface.is_loopback())
-    {
-        let addr = interface.ip();
-        if interface.is_link_local() {
-            continue;
-        }
-        match devices
-            .iter_mut()
-            .find(|device| device.name == interface.name)
-        {
-            Some(device) => device.addrs.push(addr),
-            None => devices.push(DeviceInfo {
-                name: interface.name,
-                addrs: vec![addr],
-            }),
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            gso: true,
+            gro: true,
+            rcvbuf_cap: None,
+            fault: None,
         }
     }
-    Ok(devices)
 }
 
 /// Opens a device by its name, an interface's name, or one address.
@@ -73,19 +58,20 @@ pub fn open(name: &str) -> Result<Context> {
     if let Ok(addr) = name.parse::<IpAddr>() {
         return DeviceConfig::new().addr(addr).named(name).open();
     }
-    let device = devices()?.into_iter().find(|device| device.name == name);
-    let device = device.ok_or_else(|| Reason::NoDevice.of(VERB))?;
-    let config = DeviceConfig {
-        addrs: device.addrs,
-        ..DeviceConfig::new().named(name)
-    };
-    match config.clone().open() {
+    let device = list::find(name)?.ok_or_else(|| Reason::NoDevice.of(VERB))?;
+    if device.addrs.is_empty() {
+        return Err(Reason::NoAddress.of(VERB));
+    }
+    match device.config().open() {
         // A machine without IPv6 still has the rest of its loopback.
-        Err(error) if name == LOOPBACK && lacks_family(error.reason()) => DeviceConfig {
-            addrs: vec![Ipv4Addr::LOCALHOST.into()],
-            ..config
+        Err(error) if device.lenient && lacks_family(error.reason()) => {
+            let v4 = device.addrs.iter().copied().filter(IpAddr::is_ipv4);
+            let config = DeviceConfig {
+                addrs: v4.collect(),
+                ..device.config()
+            };
+            config.open()
         }
-        .open(),
         opened => opened,
     }
 }
@@ -188,6 +174,16 @@ impl DeviceConfig {
     pub const fn background(mut self, on: bool) -> Self {
         self.background = on;
         self
+    }
+
+    /// What a user has set.
+    fn with(self, options: &Options) -> Self {
+        let config = self.gso(options.gso).gro(options.gro);
+        Self {
+            rcvbuf_cap: options.rcvbuf_cap,
+            fault: options.fault,
+            ..config
+        }
     }
 
     /// A device on a loopback address of its own, for examples in documentation.

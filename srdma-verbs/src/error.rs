@@ -7,6 +7,7 @@
 //!
 //! Errors of work requests are not here: they come as completions ([`crate::WcStatus`]).
 
+use crate::device::ConfigError;
 use core::fmt;
 use srdma_core::hw::cqp::CqpMinor;
 use srdma_core::hw::wqe::WqeError;
@@ -140,6 +141,12 @@ pub enum Reason {
     /// There is no such device, address or interface.
     #[error("no device, address or interface of that name")]
     NoDevice,
+    /// The device stands on an interface that is not there, or has no address.
+    #[error("its interface does not exist or has no address")]
+    NoAddress,
+    /// The user's list of devices cannot be used.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
     /// The sockets below could not be opened.
     #[error(transparent)]
     Net(#[from] NetError),
@@ -219,6 +226,7 @@ impl Reason {
     pub fn errno(&self) -> i32 {
         match self {
             Self::NoDevice => libc::ENODEV,
+            Self::NoAddress => libc::EADDRNOTAVAIL,
             Self::Net(error) => net_errno(error),
             Self::Io(error) => error.raw_os_error().unwrap_or(libc::EIO),
             Self::Host(HostFault::OutOfMemory) | Self::Full | Self::Exhausted => libc::ENOMEM,

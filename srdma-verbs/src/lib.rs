@@ -109,7 +109,9 @@ pub use buffer::{Buffer, IntoBuffer};
 pub use channel::{CompChannel, CompEvent};
 pub use context::{Context, DeviceAttr, PortAttr};
 pub use cq::{Cq, CqBuilder, MAX_CQE, Poll};
-pub use device::{DeviceConfig, DeviceInfo, devices, open};
+pub use device::{
+    ConfigError, ConfigFault, DeviceConfig, DeviceInfo, devices, offered_devices, open,
+};
 pub use driver::alloc::{RingAlloc, RingBlock};
 pub use endpoint::QpEndpoint;
 pub use error::{Arg, Error, Reason, Result};

@@ -16,9 +16,12 @@ use std::time::{Duration, Instant};
 /// A guard against hanging, not a measure of anything.
 const HANG: Duration = Duration::from_secs(120);
 
-fn command(args: &[&str]) -> Command {
+/// The program, with no settings of the user who runs the tests.
+pub(crate) fn command(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_srdma-cli"));
     command.args(args).stdin(Stdio::null());
+    command.env_remove("SRDMA_DEVICES").env("SRDMA_CONFIG", "");
+    command.env("XDG_CONFIG_HOME", "/nonexistent");
     command
 }
 

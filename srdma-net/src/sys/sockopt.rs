@@ -60,6 +60,19 @@ const _: () = assert!(size_of::<InterfaceRequest>() >= size_of::<libc::ifreq>())
 
 /// The MTU of the interface `name`, in bytes of an IP packet.
 pub(crate) fn interface_mtu(fd: BorrowedFd<'_>, name: &str) -> io::Result<libc::c_int> {
+    ask_interface(fd, name, libc::SIOCGIFMTU)
+}
+
+/// The flags of the interface `name`: `IFF_UP` and its relatives.
+pub(crate) fn interface_flags(fd: BorrowedFd<'_>, name: &str) -> io::Result<libc::c_int> {
+    let value = ask_interface(fd, name, libc::SIOCGIFFLAGS)?;
+    // The kernel fills the first two bytes.
+    let [low, high, ..] = value.to_ne_bytes();
+    Ok(u16::from_ne_bytes([low, high]).into())
+}
+
+/// Asks about the interface `name`; `what` is a request that fills one number.
+fn ask_interface(fd: BorrowedFd<'_>, name: &str, what: libc::Ioctl) -> io::Result<libc::c_int> {
     let mut request = InterfaceRequest {
         name: [0; libc::IFNAMSIZ],
         value: 0,
@@ -70,7 +83,7 @@ pub(crate) fn interface_mtu(fd: BorrowedFd<'_>, name: &str) -> io::Result<libc::
     room.zip(name.bytes()).for_each(|(to, from)| *to = from);
     // SAFETY: why needed: `ioctl` takes a pointer. Why sound: the kernel reads and writes one
     // `ifreq`, and the struct is at least as large (asserted above), ours, and outlives the call.
-    syscall!(unsafe { libc::ioctl(fd.as_raw_fd(), libc::SIOCGIFMTU, &raw mut request) })?;
+    syscall!(unsafe { libc::ioctl(fd.as_raw_fd(), what, &raw mut request) })?;
     Ok(request.value)
 }
 

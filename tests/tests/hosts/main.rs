@@ -14,6 +14,7 @@
 #![cfg(test)]
 
 mod perf;
+mod port;
 
 use perf::{Host, program};
 use serde_json::Value;
