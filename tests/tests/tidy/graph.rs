@@ -11,12 +11,22 @@ use srdma_tests::source::{Finding, SourceFile};
 use std::process::Command;
 
 /// Which of our crates a crate may depend on. A crate that is not listed may depend on none.
-const MAY_USE: [(&str, &[&str]); 8] = [
+const MAY_USE: [(&str, &[&str]); 9] = [
     ("srdma-core", &[]),
     ("srdma-net", &["srdma-core"]),
     ("srdma-verbs", &["srdma-core", "srdma-net"]),
     ("srdma-capi", &["srdma-core", "srdma-net", "srdma-verbs"]),
-    ("srdma-cli", &["srdma-core", "srdma-net", "srdma-verbs"]),
+    ("srdma-pathshim", &[]),
+    (
+        "srdma-cli",
+        &[
+            "srdma-core",
+            "srdma-net",
+            "srdma-verbs",
+            "srdma-capi",
+            "srdma-pathshim",
+        ],
+    ),
     (
         "srdma-tests",
         &[
@@ -24,6 +34,7 @@ const MAY_USE: [(&str, &[&str]); 8] = [
             "srdma-net",
             "srdma-verbs",
             "srdma-capi",
+            "srdma-pathshim",
             "srdma-cli",
         ],
     ),
