@@ -48,7 +48,10 @@ unsafe fn with_path<R>(path: *const c_char, f: impl FnOnce(*const c_char) -> R) 
 /// Defines the hooks: the argument named first is the one that is replaced, and the value behind
 /// `else` is what the caller gets where libc lacks the function.
 macro_rules! hooks {
-    ($path:ident: $(fn $name:ident($($arg:ident: $type:ty),*) -> $result:ty, else $failed:expr;)*) => {
+    (
+        $path:ident:
+        $(fn $name:ident($($arg:ident: $type:ty),*) -> $result:ty, else $failed:expr;)*
+    ) => {
         $(
             #[unsafe(no_mangle)]
             unsafe extern "C" fn $name($($arg: $type),*) -> $result {

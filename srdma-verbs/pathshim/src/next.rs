@@ -47,7 +47,7 @@ pub(crate) fn forget_error() {
 
 /// Sets `errno`.
 pub(crate) fn set_errno(value: c_int) {
-    // SAFETY: why needed: `errno` is behind a C call. Why sound: no arguments; every thread has one.
+    // SAFETY: why needed: `errno` is behind a C call. Why sound: no arguments; each thread has one.
     let errno = unsafe { libc::__errno_location() };
     // SAFETY: why needed: it is reached by pointer. Why sound: the pointer is to this thread's own
     // number, which lives as long as the thread.
