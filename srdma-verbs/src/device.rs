@@ -234,6 +234,7 @@ impl DeviceConfig {
             name: self.name,
             addrs: self.addrs,
             driver: weak,
+            process: std::process::id(),
         });
         Ok(Context::create(driver, name))
     }
@@ -274,17 +275,19 @@ struct Opened {
     name: String,
     addrs: Vec<IpAddr>,
     driver: Weak<Driver>,
+    /// A child inherits the list, but not the threads of the devices in it.
+    process: u32,
 }
 
 impl Opened {
     fn is_alive(&self) -> bool {
-        self.driver.strong_count() != 0
+        self.driver.strong_count() != 0 && self.process == std::process::id()
     }
 
     /// The device, if it is alive and has this name or these addresses.
     fn same(&self, name: &str, addrs: &[IpAddr]) -> Option<Arc<Driver>> {
         let named = !name.is_empty() && self.name == name;
-        (named || self.addrs == addrs)
+        (self.is_alive() && (named || self.addrs == addrs))
             .then(|| self.driver.upgrade())
             .flatten()
     }

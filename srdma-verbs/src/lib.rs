@@ -69,7 +69,7 @@
 //! | `buffer`, `mr`, `mw`, `pd`, `ah`, `path` | memory, windows, domains, addresses |
 //! | `cq`, `cq_life`, `channel`, `wc`, `async_event` | completions and events |
 //! | `qp_build`, `qp`, `qp_modify`, `qp_attr`, `endpoint`, `srq` | queue pairs |
-//! | `post`, `wr`, `post_recv` | posting |
+//! | `post`, `wr`, `post_any`, `post_recv` | posting |
 //! | `driver` | rings, numbers, control commands, event queues |
 
 #![deny(unsafe_code)]
@@ -94,6 +94,7 @@ mod mw;
 mod path;
 mod pd;
 mod post;
+mod post_any;
 mod post_recv;
 mod qp;
 mod qp_attr;
@@ -120,6 +121,7 @@ pub use mw::{BindInfo, Mw, MwType};
 pub use path::Path;
 pub use pd::Pd;
 pub use post::SendBatch;
+pub use post_any::{AnyOp, AnyWr};
 pub use post_recv::{RecvBatch, RecvWr};
 pub use qp::{Qp, QpCaps};
 pub use qp_attr::QpAttr;

@@ -255,6 +255,11 @@ impl Mr {
         self.end().map_err(|reason| reason.of("dereg_mr"))
     }
 
+    /// As [`Self::dereg`], but a region that windows are bound to is still there afterwards.
+    pub fn try_dereg(&mut self) -> Result<()> {
+        self.end().map_err(|reason| reason.of("dereg_mr"))
+    }
+
     fn end(&mut self) -> core::result::Result<(), Reason> {
         if self.live {
             self.release()?;

@@ -61,6 +61,19 @@ impl<'a> BindInfo<'a> {
     }
 }
 
+impl<'a> BindInfo<'a> {
+    /// As [`Self::new`], with the address that peers and work requests know.
+    #[must_use]
+    pub const fn at(mr: &'a Mr, addr: u64, len: u64, access: Access) -> Self {
+        Self {
+            mr,
+            addr,
+            len,
+            access,
+        }
+    }
+}
+
 impl Mw {
     /// The window's key. Changes with each bind of a type 1 window.
     #[must_use]

@@ -81,6 +81,24 @@ impl Path {
         self.dest
     }
 
+    /// How many routers a packet may pass.
+    #[must_use]
+    pub const fn used_hop_limit(&self) -> u8 {
+        self.hop_limit
+    }
+
+    /// TOS or traffic class.
+    #[must_use]
+    pub const fn used_traffic_class(&self) -> u8 {
+        self.traffic_class
+    }
+
+    /// Flow label.
+    #[must_use]
+    pub const fn used_flow_label(&self) -> u32 {
+        self.flow_label
+    }
+
     /// Index of our own address.
     #[must_use]
     pub const fn gid_index(&self) -> u8 {

@@ -54,6 +54,12 @@ impl Pd {
         Arc::ptr_eq(self.driver(), other.driver())
     }
 
+    /// True while something else holds the domain: objects made in it, or other handles.
+    #[must_use]
+    pub fn is_used(&self) -> bool {
+        Arc::strong_count(&self.inner) > 1
+    }
+
     /// Gives the domain back; [`Reason::Busy`] while objects of it exist, and nothing happens.
     pub fn dealloc(self) -> Result<()> {
         match Arc::try_unwrap(self.inner) {

@@ -53,6 +53,18 @@ impl Payload {
         self.too_many = false;
         self.inline = None;
     }
+
+    /// Appends to the inline bytes; of too many, only the number is kept.
+    #[inline]
+    pub(crate) fn append(&mut self, bytes: &[u8]) {
+        let start = self.inline.unwrap_or(0);
+        let end = start.saturating_add(bytes.len());
+        if let Some(room) = self.bytes.get_mut(start..end) {
+            room.copy_from_slice(bytes);
+        }
+        self.sges.clear();
+        self.inline = Some(end);
+    }
 }
 
 impl SqEnd {
@@ -76,6 +88,8 @@ impl SqEnd {
 pub struct SendBatch<'q> {
     qp: &'q QpInner,
     pub(crate) end: MutexGuard<'q, SqEnd>,
+    /// A request that parts may still be added to.
+    pub(crate) pending: Option<Desc>,
     written: usize,
     error: Option<Reason>,
 }
@@ -85,6 +99,7 @@ impl<'q> SendBatch<'q> {
         Self {
             qp,
             end: lock(&qp.sq),
+            pending: None,
             written: 0,
             error: None,
         }
@@ -207,6 +222,7 @@ impl<'q> SendBatch<'q> {
     ///
     /// On an error nothing is posted.
     pub fn ring(mut self) -> Result<()> {
+        self.settle();
         match self.error.take() {
             None => self.post(),
             Some(reason) => Err(reason.of("post_send")),
@@ -216,6 +232,7 @@ impl<'q> SendBatch<'q> {
     /// Posts what comes before the first request that could not be written, and says how many that
     /// are: what `ibv_post_send` does.
     pub fn ring_valid(mut self) -> (usize, Result<()>) {
+        self.settle();
         let (written, error) = (self.written, self.error.take());
         match (self.post(), error) {
             (Err(error), _) => (0, Err(error)),
@@ -244,8 +261,23 @@ impl<'q> SendBatch<'q> {
     }
 
     fn start<K>(&mut self, desc: Desc) -> Wr<'_, 'q, K> {
+        self.settle();
         self.end.payload.clear();
         Wr::new(self, desc)
+    }
+
+    /// Writes the request that waits for further parts.
+    #[inline]
+    pub(crate) fn settle(&mut self) {
+        if let Some(desc) = self.pending.take() {
+            self.commit(&desc);
+        }
+    }
+
+    /// Spoils the batch from the request that is being put together on.
+    pub(crate) fn refuse(&mut self, reason: Reason) {
+        self.pending = None;
+        self.error.get_or_insert(reason);
     }
 
     /// Writes the request into the ring, or remembers why not.

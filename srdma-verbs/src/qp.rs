@@ -256,6 +256,8 @@ impl QpInner {
             return Err(Reason::Destroyed);
         }
         let driver = self.driver();
+        // Acknowledgements may wait for the next pass: the peer gets those that are due.
+        driver.engine.with(|_| ());
         // A queue pair that the device has given up already has nothing to stop.
         let _ = self.stop_receiving();
         if let Err(reason) = driver.exec(&CqpCmd::DestroyQp(self.shared.qpn)) {

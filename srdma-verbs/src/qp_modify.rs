@@ -43,6 +43,10 @@ impl QpInner {
         if from != real {
             return Err(Reason::State(real));
         }
+        if matches!(to, QpState::Reset | QpState::Err) {
+            // Acknowledgements may wait for the next pass: the peer gets those that are due.
+            self.driver().engine.with(|_| ());
+        }
         if to == QpState::Reset {
             return self.reset(&mut current);
         }

@@ -3,15 +3,16 @@
 //! ```text
 //! RingMem    zeroed pages that both halves use; known to the device while the value lives
 //! RingAlloc  a program's own allocator for them, under its promise
-//! foreign    memory of the program, under its promise        Pd::register_foreign
+//! foreign    memory of the program, under its promise        Pd::register_foreign, Rereg::foreign
 //! slices     registered memory as a slice, under its promise Mr::as_slice, Mr::as_mut_slice
 //! ```
 //!
 //! Reading and writing ring memory needs nothing unsafe: `HostWords` does that in the core.
 
 use super::engine::Engine;
+use crate::buffer::Buffer;
 use crate::error::Result;
-use crate::mr::Mr;
+use crate::mr::{Mr, Rereg};
 use crate::pd::Pd;
 use core::fmt;
 use core::ptr::NonNull;
@@ -197,6 +198,21 @@ impl Pd {
         // caller promises what `HostRange::foreign` asks for, until the device has let go.
         let range = unsafe { HostRange::foreign(base, len) };
         Mr::create(self, range, va, access)
+    }
+}
+
+impl Rereg {
+    /// As [`Rereg::buffer`], for memory that the program owns otherwise.
+    ///
+    /// # Safety
+    ///
+    /// As for [`Pd::register_foreign`].
+    #[must_use]
+    pub unsafe fn foreign(self, base: *mut u8, len: usize) -> Self {
+        // SAFETY: why needed: a raw pointer becomes a range that the device uses. Why sound: the
+        // caller promises what `HostRange::foreign` asks for, until the device has let go.
+        let range = unsafe { HostRange::foreign(base, len) };
+        self.buffer(&Buffer { range })
     }
 }
 

@@ -1,0 +1,99 @@
+//! Sharing of devices, domains and regions between contexts of one process.
+//!
+//! ```text
+//! cmd_fd ─ dup ─► ibv_import_device     the file behind it tells which device is meant
+//! handle ──────► ibv_import_pd, _mr     a number, valid for every context of the same file
+//! ```
+//!
+//! A file that another process opened means nothing here: its memory is not ours.
+
+use crate::context::{self, Context};
+use crate::device::Device;
+use crate::ffi;
+use crate::handle::{Errno, Kind, Outcome, borrow, borrow_raw, lock, pointer};
+use crate::mr::Mr;
+use crate::pd::Pd;
+use core::ffi::c_int;
+use core::ptr;
+use core::sync::atomic::{AtomicU32, Ordering};
+use std::collections::HashMap;
+use std::sync::{LazyLock, Mutex};
+
+/// A file: device and inode.
+type File = (u64, u64);
+
+/// Contexts that are open, each with its file.
+static OPEN: Mutex<Vec<(File, &'static Device)>> = Mutex::new(Vec::new());
+
+/// Objects that can be imported, by file, kind and number.
+static OBJECTS: LazyLock<Mutex<HashMap<(File, Kind, u32), usize>>> = LazyLock::new(Mutex::default);
+
+/// A number for the `handle` of an object.
+pub(crate) fn number() -> u32 {
+    static NEXT: AtomicU32 = AtomicU32::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+/// Lets the device of `context` be imported.
+pub(crate) fn enter(context: &Context) {
+    lock(&OPEN).push((context.file, context.device));
+}
+
+/// A context ends.
+pub(crate) fn leave(context: &Context) {
+    let mut open = lock(&OPEN);
+    if let Some(at) = open.iter().position(|(file, _)| *file == context.file) {
+        open.swap_remove(at);
+    }
+}
+
+/// Lets an object be imported.
+pub(crate) fn enter_object<T>(context: &Context, kind: Kind, number: u32, object: *mut T) {
+    lock(&OBJECTS).insert((context.file, kind, number), object.expose_provenance());
+}
+
+/// An object ends.
+pub(crate) fn leave_object(context: &Context, kind: Kind, number: u32) {
+    lock(&OBJECTS).remove(&(context.file, kind, number));
+}
+
+fn find<T>(file: File, kind: Kind, number: u32) -> Outcome<*const T> {
+    let addr = lock(&OBJECTS).get(&(file, kind, number)).copied();
+    addr.map(ptr::with_exposed_provenance)
+        .ok_or(Errno(libc::ENOENT))
+}
+
+/// `ibv_import_device`: the descriptor belongs to the new context afterwards.
+pub(crate) extern "C" fn import_device(cmd_fd: c_int) -> *mut Context {
+    pointer((|| {
+        let file = ffi::identity(cmd_fd)?;
+        let open = lock(&OPEN);
+        let found = open
+            .iter()
+            .find(|(other, _)| *other == file)
+            .map(|(_, device)| *device);
+        drop(open);
+        let device = found.ok_or(Errno(libc::ENODEV))?;
+        let context = context::create(device, ffi::take_fd(cmd_fd))?;
+        enter(borrow_raw(context)?);
+        Ok(context)
+    })())
+}
+
+/// `ibv_import_pd`
+pub(crate) extern "C" fn import_pd(context: Option<&Context>, number: u32) -> *mut Pd {
+    pointer((|| {
+        let context = borrow(context)?;
+        let pd: &Pd = borrow_raw(find(context.file, Kind::Pd, number)?)?;
+        Ok(ffi::own(Box::new(Pd::import(context, pd))))
+    })())
+}
+
+/// `ibv_import_mr`
+pub(crate) extern "C" fn import_mr(pd: Option<&Pd>, number: u32) -> *mut Mr {
+    pointer((|| {
+        let pd = borrow(pd)?;
+        let mr: &Mr = borrow_raw(find(pd.context()?.file, Kind::Mr, number)?)?;
+        Ok(ffi::own(Box::new(Mr::import(pd, mr))))
+    })())
+}
