@@ -6,8 +6,8 @@
 //!
 //! Rust exports carry no version, so each symbol is a label in assembly, put into its node by
 //! `.symver`; the node itself is declared by the script that build.rs writes. Only control calls
-//! pass here, the data path goes through tables. Symbols of node 1.0 that node 1.1 replaced are left
-//! out: no program since 2008 asks for them.
+//! pass here, the data path goes through tables. Symbols of node 1.0 that node 1.1 replaced are
+//! left out: no program since 2008 asks for them.
 
 /// Symbols of one kind in one node. `$at` is `@@` for the version that new programs link to, and
 /// `@` for one that is only there for those that ask for it.

@@ -1,7 +1,7 @@
 //! Private symbols of libibverbs, which only libraries for kernel devices name.
 //!
-//! Programs link to libmlx5 and libefa directly, and those are bound when they are loaded. What they
-//! would call drives a kernel device, of which there is none, so nearly all of it is the same
+//! Programs link to libmlx5 and libefa directly, and those are bound when they are loaded. What
+//! they would call drives a kernel device, of which there is none, so nearly all of it is the same
 //! answer. The node is called after the release that changed the interface last: one build carries
 //! all of them.
 

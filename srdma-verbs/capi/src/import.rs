@@ -25,8 +25,11 @@ type File = (u64, u64);
 /// Contexts that are open, each with its file.
 static OPEN: Mutex<Vec<(File, &'static Device)>> = Mutex::new(Vec::new());
 
-/// Objects that can be imported, by file, kind and number.
-static OBJECTS: LazyLock<Mutex<HashMap<(File, Kind, u32), usize>>> = LazyLock::new(Mutex::default);
+/// Addresses of objects by file, kind and number.
+type Objects = HashMap<(File, Kind, u32), usize>;
+
+/// Objects that can be imported.
+static OBJECTS: LazyLock<Mutex<Objects>> = LazyLock::new(Mutex::default);
 
 /// A number for the `handle` of an object.
 pub(crate) fn number() -> u32 {

@@ -68,6 +68,8 @@ pub(crate) trait Layout {
 mod attr;
 mod device;
 mod object;
+#[cfg(test)]
+mod probe;
 mod work;
 
 pub(crate) use attr::*;
