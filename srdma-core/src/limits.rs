@@ -43,6 +43,8 @@ pub const MAX_QP: u32 = 262_144;
 pub const MAX_CQ: u32 = 524_288;
 /// Shared receive queues of one device.
 pub const MAX_SRQ: u32 = 65_536;
+/// XRC domains: their number has 24 bits and 0 is none.
+pub const MAX_XRCD: u32 = (1 << 24) - 1;
 /// Protection domains of one device.                                 [E810 1.7]
 pub const MAX_PD: u32 = 262_144;
 /// Regions and windows of one device (24-bit index).

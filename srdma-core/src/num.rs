@@ -125,6 +125,10 @@ number! {
     SrqId, u32
 }
 number! {
+    /// XRC domain id, 24 bits.
+    XrcdId, u32
+}
+number! {
     /// Protection domain id, 18 bits on an E810.                      [E810 1.7]
     PdId, u32
 }

@@ -13,6 +13,7 @@ use crate::cq::Cq;
 use crate::driver::shared::{CqShared, QpShared, SrqShared};
 use crate::error::{Reason, Result};
 use crate::qp::Qp;
+use crate::qp_open::OpenShared;
 use crate::srq::Srq;
 use core::time::Duration;
 use srdma_core::num::{Qpn, SrqId};
@@ -64,6 +65,8 @@ pub enum Element {
 pub(crate) enum Subject {
     Cq(Arc<CqShared>),
     Qp(Arc<QpShared>),
+    /// One handle of an XRC target.
+    Opened(Arc<OpenShared>),
     Srq(Arc<SrqShared>),
     Device,
 }
@@ -87,6 +90,10 @@ impl AsyncRecord {
         matches!(&self.subject, Subject::Qp(qp) if qp.qpn == qpn)
     }
 
+    pub(crate) fn is_about_open(&self, handle: &Arc<OpenShared>) -> bool {
+        matches!(&self.subject, Subject::Opened(open) if Arc::ptr_eq(open, handle))
+    }
+
     pub(crate) fn is_last_wqe_of(&self, qpn: Qpn) -> bool {
         self.kind == AsyncKind::QpLastWqeReached && self.is_about_qp(qpn)
     }
@@ -101,6 +108,11 @@ impl AsyncRecord {
             Subject::Qp(qp) => {
                 let alive = qp.upgrade()?;
                 qp.owed.give();
+                Element::Qp(alive)
+            }
+            Subject::Opened(open) => {
+                let alive = open.upgrade()?;
+                open.owed.give();
                 Element::Qp(alive)
             }
             Subject::Srq(srq) => {

@@ -107,6 +107,10 @@ enum Service {
     Ud,
     #[serde(rename = "GSI")]
     Gsi,
+    #[serde(rename = "XRC_SEND")]
+    XrcSend,
+    #[serde(rename = "XRC_RECV")]
+    XrcRecv,
 }
 
 /// Why text or bytes are no endpoint.
@@ -125,6 +129,8 @@ impl Serialize for QpEndpoint {
             QpType::Rc => Service::Rc,
             QpType::Uc => Service::Uc,
             QpType::Gsi => Service::Gsi,
+            QpType::XrcSend => Service::XrcSend,
+            QpType::XrcRecv => Service::XrcRecv,
             _ => Service::Ud,
         };
         let wire = Wire {
@@ -164,6 +170,8 @@ impl<'de> Deserialize<'de> for QpEndpoint {
                 Service::Uc => QpType::Uc,
                 Service::Ud => QpType::Ud,
                 Service::Gsi => QpType::Gsi,
+                Service::XrcSend => QpType::XrcSend,
+                Service::XrcRecv => QpType::XrcRecv,
             },
         })
     }

@@ -209,6 +209,19 @@ pub enum Reason {
     /// The receives of this queue pair come from a shared queue.
     #[error("receives belong to the shared receive queue")]
     SharedReceives,
+    /// An XRC domain is missing, or it does not fit the type of the queue pair or of its shared
+    /// receive queue.
+    #[error("XRC domain, shared receive queue and type of queue pair do not fit")]
+    Xrc,
+    /// The file has no XRC domain.
+    #[error("no XRC domain is bound to the file")]
+    NoXrcd,
+    /// The file has an XRC domain.
+    #[error("an XRC domain is bound to the file already")]
+    XrcdExists,
+    /// The XRC domain has no such target.
+    #[error("the XRC domain has no target of that number")]
+    NoTarget,
     /// Nothing is there, and the call does not wait.
     #[error("nothing is there yet")]
     WouldBlock,
@@ -231,7 +244,7 @@ impl Reason {
             Self::Io(error) => error.raw_os_error().unwrap_or(libc::EIO),
             Self::Host(HostFault::OutOfMemory) | Self::Full | Self::Exhausted => libc::ENOMEM,
             Self::Busy => libc::EBUSY,
-            Self::WouldBlock => libc::EAGAIN,
+            Self::WouldBlock | Self::NoXrcd => libc::EAGAIN,
             Self::Refused(minor) => refusal_errno(*minor),
             Self::Timeout => libc::ETIMEDOUT,
             _ => libc::EINVAL,

@@ -100,9 +100,12 @@ mod qp;
 mod qp_attr;
 mod qp_build;
 mod qp_modify;
+mod qp_open;
+mod qp_size;
 mod srq;
 mod wc;
 mod wr;
+mod xrc;
 
 pub use ah::Ah;
 pub use async_event::{AsyncEvent, AsyncKind, Element};
@@ -129,13 +132,14 @@ pub use qp_build::{PreparedQp, QpBuilder};
 pub use srq::{Srq, SrqAttr, SrqBuilder};
 pub use wc::{Completion, Wc, WcFlags, WcOpcode, WcStatus, WrId};
 pub use wr::{Wr, kind};
+pub use xrc::{Xrcd, XrcdOpen};
 
 pub use srdma_core::hca::counters::Counters;
 pub use srdma_core::hw::Sge;
 pub use srdma_core::hw::cqp::CqpMinor;
 pub use srdma_core::hw::wqe::WqeError;
 pub use srdma_core::mem::{Access, AccessFault, HostFault};
-pub use srdma_core::num::{CqId, Lkey, PdId, Pkey, Psn, Qkey, Qpn, Rkey, SrqId};
+pub use srdma_core::num::{CqId, Lkey, PdId, Pkey, Psn, Qkey, Qpn, Rkey, SrqId, XrcdId};
 pub use srdma_core::obj::arm::ArmModel;
 pub use srdma_core::obj::port::{Gid, LinkState, Mtu};
 pub use srdma_core::qp::attr::{AttrError, AttrMask, QpState, QpType};

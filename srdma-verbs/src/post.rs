@@ -340,7 +340,8 @@ impl QpInner {
     fn check_sends(&self, op: SqOp) -> core::result::Result<(), Reason> {
         let kind = self.shared.qp_type;
         let possible = match kind {
-            QpType::Rc => true,
+            QpType::Rc | QpType::XrcSend => true,
+            QpType::XrcRecv => false,
             QpType::Uc => !matches!(
                 op,
                 SqOp::READ | SqOp::COMPARE_SWAP | SqOp::FETCH_ADD | SqOp::ATOMIC_WRITE
@@ -374,6 +375,18 @@ fn check_payload(qp: &QpInner, payload: &Payload) -> core::result::Result<(), Re
     Ok(())
 }
 
+/// Requests of XRC initiators name a shared receive queue of the peer, and no others do.
+#[inline]
+fn name_srq(wqe: &mut WqeBuf, desc: &Desc, qp: &QpInner) -> core::result::Result<(), Reason> {
+    let local = matches!(desc.op, SqOp::LOCAL_INVALIDATE | SqOp::BIND_MW | SqOp::NOP);
+    let needed = qp.shared.qp_type == QpType::XrcSend && !local;
+    if desc.xrc_srq.is_some() != needed {
+        return Err(Reason::IncompleteWr);
+    }
+    wqe.set_xrc_srq(desc.xrc_srq);
+    Ok(())
+}
+
 /// Builds the WQE, and says how many payload bytes it has.
 #[inline]
 fn build(
@@ -389,6 +402,7 @@ fn build(
     let len = inline.map_or_else(|| payload.sges.total_len(), |bytes| bytes.len() as u64);
     let len = u32::try_from(len).unwrap_or(u32::MAX);
     let remote = || desc.remote.ok_or(Reason::IncompleteWr);
+    name_srq(wqe, desc, qp)?;
     match desc.op {
         SqOp::SEND | SqOp::SEND_INV => {
             if qp.shared.qp_type.is_datagram() != desc.ud.is_some() {

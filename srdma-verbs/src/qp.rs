@@ -13,6 +13,7 @@
 use crate::cq::Cq;
 use crate::driver::Driver;
 use crate::driver::alloc::RingMem;
+use crate::driver::fifo::Owed;
 use crate::driver::ids::lock;
 use crate::driver::shared::QpShared;
 use crate::error::{Reason, Result};
@@ -20,7 +21,9 @@ use crate::pd::Pd;
 use crate::post::{SendBatch, SqEnd};
 use crate::post_recv::RecvBatch;
 use crate::qp_attr::QpAttr;
+use crate::qp_open::OpenQp;
 use crate::srq::Srq;
+use crate::xrc::{XrcDomain, Xrcd};
 use core::fmt;
 use core::sync::atomic::{AtomicBool, Ordering};
 use srdma_core::hw::{CqpCmd, SgeList, WqeBuf};
@@ -34,10 +37,12 @@ use std::sync::{Arc, Mutex};
 #[derive(Clone)]
 pub struct Qp {
     pub(crate) inner: Arc<QpInner>,
+    /// XRC targets: which of their handles this is.
+    pub(crate) open: Option<Arc<OpenQp>>,
 }
 
 /// What a queue pair was made for; at least what was asked for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct QpCaps {
     /// Sends that can be outstanding.
@@ -91,6 +96,8 @@ pub(crate) struct QpInner {
     pub(crate) send_cq: Cq,
     pub(crate) recv_cq: Cq,
     pub(crate) srq: Option<Srq>,
+    /// The domain of an XRC target; which handles on it are in use is a matter of `OpenQp`.
+    pub(crate) xrcd: Option<Arc<XrcDomain>>,
     /// Slots in the tables of the send and the receive CQ.
     pub(crate) slots: (usize, usize),
     pub(crate) context: u64,
@@ -107,7 +114,7 @@ pub(crate) struct QpInner {
 
 impl Qp {
     pub(crate) const fn from_inner(inner: Arc<QpInner>) -> Self {
-        Self { inner }
+        Self { inner, open: None }
     }
 
     /// The queue pair's number.
@@ -146,6 +153,12 @@ impl Qp {
         &self.inner.recv_cq
     }
 
+    /// The XRC domain of a target, as it was made or opened with.
+    #[must_use]
+    pub fn xrcd(&self) -> Option<&Xrcd> {
+        self.open.as_ref().map(|open| open.xrcd())
+    }
+
     /// The shared receive queue, if it has one.
     #[must_use]
     pub fn srq(&self) -> Option<&Srq> {
@@ -171,9 +184,11 @@ impl Qp {
     /// Changes attributes and state. If it fails, nothing has changed; the error names attributes
     /// that were missing or too many.
     pub fn modify(&self, attr: &QpAttr) -> Result<()> {
-        self.inner
-            .modify(attr)
-            .map_err(|reason| reason.of("modify_qp"))
+        const VERB: &str = "modify_qp";
+        if self.open.as_ref().is_some_and(|open| !open.is_live()) {
+            return Err(Reason::Destroyed.of(VERB));
+        }
+        self.inner.modify(attr).map_err(|reason| reason.of(VERB))
     }
 
     /// The attributes as they are set, and the state.
@@ -218,18 +233,30 @@ impl Qp {
 
     /// Acknowledges `count` asynchronous events.
     pub fn ack_async_events(&self, count: u32) {
-        self.inner.shared.owed.ack(count);
+        self.owed().ack(count);
+    }
+
+    fn owed(&self) -> &Owed {
+        match &self.open {
+            Some(open) => &open.shared.owed,
+            None => &self.inner.shared.owed,
+        }
     }
 
     /// Destroys the queue pair: [`Reason::Busy`] while it is in a multicast group, and nothing
     /// happens. What is posted never completes. Waits until every event that was fetched is
-    /// acknowledged. Other handles are dead afterwards.
+    /// acknowledged. Other handles are dead afterwards, but those that were opened separately
+    /// ([`Xrcd::open_qp`]): an XRC target ends with the last of them.
     pub fn destroy(&self) -> Result<()> {
         if self.inner.driver().in_mcast(self.qp_num()) {
             return Err(Reason::Busy.of("destroy_qp"));
         }
-        self.inner.end().map_err(|reason| reason.of("destroy_qp"))?;
-        self.inner.shared.owed.wait();
+        match &self.open {
+            Some(open) => open.close(),
+            None => self.inner.end(),
+        }
+        .map_err(|reason| reason.of("destroy_qp"))?;
+        self.owed().wait();
         Ok(())
     }
 }
@@ -251,7 +278,7 @@ impl QpInner {
         self.live.load(Ordering::Acquire)
     }
 
-    fn end(&self) -> core::result::Result<(), Reason> {
+    pub(crate) fn end(&self) -> core::result::Result<(), Reason> {
         if !self.live.swap(false, Ordering::AcqRel) {
             return Err(Reason::Destroyed);
         }
@@ -266,6 +293,9 @@ impl QpInner {
         }
         driver.irq.remove_qp(&self.shared);
         let qpn = self.shared.qpn;
+        if let Some(xrcd) = &self.xrcd {
+            xrcd.remove_target(qpn);
+        }
         self.pd.ctx().events.purge(|record| record.is_about_qp(qpn));
         self.forget_slots();
         self.send_cq.remove_user();
@@ -318,7 +348,8 @@ impl fmt::Debug for Qp {
 
 impl PartialEq for Qp {
     fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.inner, &other.inner)
+        let handle = |qp: &Self| qp.open.as_ref().map(Arc::as_ptr);
+        Arc::ptr_eq(&self.inner, &other.inner) && handle(self) == handle(other)
     }
 }
 

@@ -7,29 +7,26 @@
 use crate::cq::Cq;
 use crate::driver::alloc::{RingAlloc, RingMem, RingSource};
 use crate::driver::ids::{lock, random};
-use crate::driver::shared::{MAX_SLOTS, QpShared, qp_context};
-use crate::driver::track::{RqTrack, SQ_RECORD_WORDS, SqTrack};
+use crate::driver::shared::{MAX_SLOTS, QpShared, Receives, qp_context};
 use crate::endpoint::QpEndpoint;
-use crate::error::{Arg, Reason, Result};
+use crate::error::{Reason, Result};
 use crate::pd::Pd;
 use crate::post::SqEnd;
 use crate::post_recv::RecvBatch;
 use crate::qp::{Layout, Qp, QpCaps, QpInner, RqEnd};
 use crate::qp_attr::QpAttr;
 use crate::qp_modify::{path_to, rings};
+use crate::qp_open::OpenQp;
+use crate::qp_size::{size, tracks};
 use crate::srq::Srq;
+use crate::xrc::Xrcd;
 use core::fmt;
 use core::sync::atomic::AtomicBool;
 use srdma_core::hw::CqpCmd;
-use srdma_core::hw::qp_ctx::QP_CTX_BYTES;
-use srdma_core::hw::shadow::SHADOW_WORDS;
-use srdma_core::limits::{MAX_INLINE, MAX_SGE, MAX_WQ_QUANTA};
-use srdma_core::mem::host::PAGE;
-use srdma_core::mem::{Access, HostFault};
+use srdma_core::mem::Access;
 use srdma_core::num::{Psn, Qkey, Qpn};
 use srdma_core::obj::port::{Gid, Mtu};
 use srdma_core::qp::attr::{AttrMask, QpState, QpType};
-use srdma_core::ring::depth;
 use std::sync::{Arc, Mutex};
 
 /// How a connection behaves.
@@ -56,6 +53,7 @@ pub struct QpBuilder<'a> {
     send_cq: Option<Cq>,
     recv_cq: Option<Cq>,
     srq: Option<Srq>,
+    xrcd: Option<Xrcd>,
     caps: QpCaps,
     signals_all: bool,
     options: ConnOptions,
@@ -63,7 +61,8 @@ pub struct QpBuilder<'a> {
 }
 
 impl Pd {
-    /// Starts to describe a queue pair. Needs [`QpBuilder::send_cq`] and [`QpBuilder::recv_cq`].
+    /// Starts to describe a queue pair. Needs [`QpBuilder::send_cq`] and [`QpBuilder::recv_cq`]; an
+    /// XRC initiator the first only. XRC targets: [`Xrcd::create_qp`].
     pub const fn create_qp(&self, qp_type: QpType) -> QpBuilder<'_> {
         QpBuilder {
             pd: self,
@@ -71,6 +70,7 @@ impl Pd {
             send_cq: None,
             recv_cq: None,
             srq: None,
+            xrcd: None,
             caps: QpCaps {
                 max_send_wr: 64,
                 max_recv_wr: 64,
@@ -92,6 +92,17 @@ impl Pd {
                 rd_atomic: 16,
             },
             source: None,
+        }
+    }
+}
+
+impl Xrcd {
+    /// Starts to describe an XRC target of the domain. It needs nothing: what it receives goes to
+    /// the shared receive queues that requests name, and to their completion queues.
+    pub fn create_qp(&self) -> QpBuilder<'_> {
+        QpBuilder {
+            xrcd: Some(self.clone()),
+            ..self.pd().create_qp(QpType::XrcRecv)
         }
     }
 }
@@ -180,7 +191,7 @@ impl QpBuilder<'_> {
         let qp = self.create().map_err(|reason| reason.of(VERB))?;
         let init = QpAttr::to(QpState::Init).pkey_index(0);
         let init = match qp.qp_type() {
-            QpType::Rc | QpType::Uc => init.port(1).access(options.access),
+            kind if kind.is_connected() => init.port(1).access(options.access),
             QpType::Ud => init.port(1).qkey(Qkey(0)),
             _ => init.qkey(Qkey(0)),
         };
@@ -199,14 +210,13 @@ impl QpBuilder<'_> {
     }
 
     fn create(self) -> core::result::Result<Qp, Reason> {
-        let (Some(send_cq), Some(recv_cq)) = (self.send_cq.clone(), self.recv_cq.clone()) else {
-            return Err(Reason::MissingCq);
-        };
+        let (send_cq, recv_cq) = self.queues()?;
         self.check_foreign(&send_cq, &recv_cq)?;
-        let (caps, layout) = size(self.caps, self.srq.is_some())?;
+        let own_rq = self.srq.is_none() && !self.qp_type.is_xrc();
+        let (caps, layout) = self.sizes(own_rq)?;
         let driver = self.pd.driver();
         let mem = RingMem::of(&self.source, &driver.engine, layout.len)?;
-        let (sq, rq) = rings(&mem, &layout, self.srq.is_none())?;
+        let (sq, rq) = rings(&mem, &layout, own_rq)?;
         let (sq_track, rq_track) = tracks(&mem, &layout)?;
         let qpn = if self.qp_type == QpType::Gsi {
             Qpn::GSI
@@ -214,8 +224,9 @@ impl QpBuilder<'_> {
             Qpn::new(driver.ids.qp.take().ok_or(Reason::Exhausted)?)
         };
         let receives = match &self.srq {
-            Some(srq) => Err(Arc::clone(&srq.inner().shared)),
-            None => Ok(rq_track),
+            Some(srq) => Receives::Shared(Arc::clone(&srq.inner().shared)),
+            None if own_rq => Receives::Own(rq_track),
+            None => Receives::None,
         };
         let ctx = Arc::downgrade(self.pd.ctx());
         let shared = Arc::new(QpShared::new(qpn, self.qp_type, sq_track, receives, ctx));
@@ -227,6 +238,7 @@ impl QpBuilder<'_> {
             send_cq,
             recv_cq,
             srq: self.srq.clone(),
+            xrcd: self.xrcd.as_ref().map(|xrcd| Arc::clone(xrcd.domain())),
             slots,
             sq: Mutex::new(SqEnd::new(sq)),
             rq: rq.map(|ring| Mutex::new(RqEnd::new(ring))),
@@ -242,7 +254,33 @@ impl QpBuilder<'_> {
             driver.ids.qp.give(qpn.value());
             return Err(reason);
         }
-        Ok(Qp::from_inner(inner))
+        match &self.xrcd {
+            Some(xrcd) => Ok(OpenQp::open(inner, xrcd)),
+            None => Ok(Qp::from_inner(inner)),
+        }
+    }
+
+    /// Where sends and receives complete.
+    fn queues(&self) -> core::result::Result<(Cq, Cq), Reason> {
+        let basic = self.srq.as_ref().is_none_or(|srq| srq.xrcd().is_none());
+        let alone = self.srq.is_none() || !self.qp_type.is_xrc();
+        if !basic || !alone || self.xrcd.is_some() != (self.qp_type == QpType::XrcRecv) {
+            return Err(Reason::Xrc);
+        }
+        let (send, recv) = match &self.xrcd {
+            Some(xrcd) => (Some(xrcd.no_cq()?), Some(xrcd.no_cq()?)),
+            None if self.qp_type == QpType::XrcSend => (self.send_cq.clone(), self.send_cq.clone()),
+            None => (self.send_cq.clone(), self.recv_cq.clone()),
+        };
+        send.zip(recv).ok_or(Reason::MissingCq)
+    }
+
+    fn sizes(&self, own_rq: bool) -> core::result::Result<(QpCaps, Layout), Reason> {
+        if self.qp_type != QpType::XrcRecv {
+            return size(self.caps, !own_rq);
+        }
+        let (_, layout) = size(QpCaps::default(), true)?;
+        Ok((QpCaps::default(), layout))
     }
 
     fn check_foreign(&self, send_cq: &Cq, recv_cq: &Cq) -> core::result::Result<(), Reason> {
@@ -303,10 +341,10 @@ impl PreparedQp {
     /// our endpoint, before or after.
     pub fn connect(self, theirs: &QpEndpoint) -> Result<Qp> {
         let kind = self.qp.qp_type();
-        if !kind.is_connected() || theirs.qp_type != kind {
+        if !kind.is_connected() || theirs.qp_type != kind.peer() {
             return Err(Reason::Endpoint.of("connect"));
         }
-        let (options, reliable) = (&self.options, kind == QpType::Rc);
+        let options = &self.options;
         let mut rtr = QpAttr::to(QpState::Rtr)
             .path(path_to(theirs.gid, options))
             .path_mtu(self.mtu.min(theirs.mtu))
@@ -314,12 +352,16 @@ impl PreparedQp {
             .rq_psn(theirs.psn)
             .peer_rx(theirs.rx_buffer);
         let mut rts = QpAttr::to(QpState::Rts).sq_psn(self.psn);
-        if reliable {
+        if matches!(kind, QpType::Rc | QpType::XrcRecv) {
             rtr = rtr
                 .max_dest_rd_atomic(options.rd_atomic)
                 .min_rnr_timer(options.min_rnr_timer);
+        }
+        if kind.is_reliable() {
+            rts = rts.timeout(options.timeout);
+        }
+        if matches!(kind, QpType::Rc | QpType::XrcSend) {
             rts = rts
-                .timeout(options.timeout)
                 .retry_cnt(options.retry_cnt)
                 .rnr_retry(options.rnr_retry)
                 .max_rd_atomic(options.rd_atomic.min(theirs.rd_atomic));
@@ -352,79 +394,6 @@ impl fmt::Debug for PreparedQp {
     }
 }
 
-/// Largest number of scatter/gather entries.
-#[allow(clippy::cast_possible_truncation, reason = "13")]
-const SGES: u32 = MAX_SGE as u32;
-/// Largest number of inline bytes.
-#[allow(clippy::cast_possible_truncation, reason = "101")]
-const INLINE: u32 = MAX_INLINE as u32;
-
-/// Sizes of both queues for what was asked, and what they come to.     [E810 1.2, 1.7]
-fn size(asked: QpCaps, srq: bool) -> core::result::Result<(QpCaps, Layout), Reason> {
-    let range = |arg, limit: u32| Reason::Range {
-        arg,
-        limit: u64::from(limit),
-    };
-    let sges = SGES;
-    if asked.max_send_sge > sges {
-        return Err(range(Arg::SendSge, sges));
-    }
-    if asked.max_recv_sge > sges && !srq {
-        return Err(range(Arg::RecvSge, sges));
-    }
-    if asked.max_inline > INLINE {
-        return Err(range(Arg::Inline, INLINE));
-    }
-    let sq_shift = depth::sq_shift(asked.max_send_sge, asked.max_inline);
-    let sends = (MAX_WQ_QUANTA - depth::SQ_DEPTH_RESERVE) >> sq_shift;
-    let sq_quanta = depth::sq_depth(asked.max_send_wr, sq_shift);
-    let sq_quanta = sq_quanta.ok_or_else(|| range(Arg::SendWr, sends))?;
-    let rq_shift = depth::rq_shift(asked.max_recv_sge.min(sges));
-    let receives = (MAX_WQ_QUANTA - depth::RQ_DEPTH_RESERVE) >> rq_shift;
-    let rq_quanta = if srq {
-        Some(0)
-    } else {
-        depth::rq_depth(asked.max_recv_wr, rq_shift)
-    };
-    let rq_quanta = rq_quanta.ok_or_else(|| range(Arg::RecvWr, receives))?;
-    let rq_at = (sq_quanta as usize * 32).next_multiple_of(PAGE);
-    let shadow_at = rq_at + (rq_quanta as usize * 32).next_multiple_of(PAGE);
-    let ctx_at = shadow_at + (8 * SHADOW_WORDS).next_multiple_of(128);
-    let sq_track_at = ctx_at + QP_CTX_BYTES;
-    let rq_track_at = sq_track_at + sq_quanta as usize * 8 * SQ_RECORD_WORDS;
-    let rq_wqes = rq_quanta >> rq_shift;
-    let layout = Layout {
-        sq_quanta,
-        rq_wqes,
-        rq_shift,
-        rq_at,
-        shadow_at,
-        ctx_at,
-        sq_track_at,
-        rq_track_at,
-        // A queue pair with a shared receive queue has a word as well, which nobody uses.
-        len: rq_track_at + 8 * rq_wqes.max(1) as usize,
-    };
-    let caps = QpCaps {
-        max_send_wr: depth::max_send_wr(sq_quanta, sq_shift),
-        max_recv_wr: depth::max_recv_wr(rq_quanta, rq_shift),
-        max_send_sge: asked.max_send_sge.max(1),
-        max_recv_sge: if srq { 0 } else { asked.max_recv_sge.max(1) },
-        max_inline: asked.max_inline,
-    };
-    Ok((caps, layout))
-}
-
-/// Where what is posted is remembered.
-fn tracks(mem: &RingMem, layout: &Layout) -> core::result::Result<(SqTrack, RqTrack), HostFault> {
-    let sq_len = layout.sq_quanta as usize * 8 * SQ_RECORD_WORDS;
-    let rq_len = 8 * layout.rq_wqes.max(1) as usize;
-    Ok((
-        SqTrack::new(mem.words(layout.sq_track_at, sq_len)?),
-        RqTrack::new(mem.words(layout.rq_track_at, rq_len)?, layout.rq_shift),
-    ))
-}
-
 /// A slot in the table of each completion queue; the same one if both are the same.
 fn take_slots(shared: &Arc<QpShared>, send_cq: &Cq, recv_cq: &Cq) -> (usize, usize) {
     let send = send_cq.state().reaper.add(shared);
@@ -450,6 +419,9 @@ fn announce(inner: &Arc<QpInner>) -> core::result::Result<(), Reason> {
         inner.command(QpState::Reset, AttrMask::NONE),
     ))?;
     driver.irq.add_qp(&inner.shared);
+    if let Some(xrcd) = &inner.xrcd {
+        xrcd.add_target(inner);
+    }
     inner.send_cq.add_user();
     inner.recv_cq.add_user();
     if let Some(srq) = &inner.srq {

@@ -99,15 +99,15 @@ impl QpInner {
         Ok(())
     }
 
-    /// Takes a queue pair with a shared receive queue through the error state: a receive that it
-    /// holds for a message in progress is flushed, and its place in the shared queue is free again.
-    /// True if that was necessary.
+    /// Takes a queue pair with a shared receive queue, or an XRC target, through the error state: a
+    /// receive that it holds for a message in progress is flushed, and its place in the shared
+    /// queue is free again. True if that was necessary.
     pub(crate) fn stop_receiving(&self) -> Result<bool, Reason> {
         let receives = matches!(
             self.shared.state(),
             QpState::Rtr | QpState::Rts | QpState::Sqd | QpState::Sqe
         );
-        if self.srq.is_none() || !receives {
+        if (self.srq.is_none() && self.xrcd.is_none()) || !receives {
             return Ok(false);
         }
         let cmd = self.command(QpState::Err, AttrMask::STATE);
@@ -168,6 +168,7 @@ impl QpInner {
             recv_cq: self.recv_cq.id(),
             pd: self.pd.id(),
             srq: self.srq.as_ref().map(Srq::id),
+            xrcd: self.xrcd.as_ref().map(|xrcd| xrcd.id()),
             completion_context: self.context,
             ..QpContext::default()
         }
@@ -231,6 +232,8 @@ const fn hw_type(qp_type: QpType) -> HwQpType {
     match qp_type {
         QpType::Rc => HwQpType::RC,
         QpType::Uc => HwQpType::UC,
+        QpType::XrcSend => HwQpType::XRC_SEND,
+        QpType::XrcRecv => HwQpType::XRC_RECV,
         // The GSI QP is a datagram queue pair with number 1.
         _ => HwQpType::UD,
     }

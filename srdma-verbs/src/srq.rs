@@ -5,18 +5,20 @@
 //!                └─ fewer than the limit left: one event, then the limit is off   [events 2.4]
 //! ```
 
+use crate::cq::Cq;
 use crate::driver::alloc::{RingAlloc, RingMem, RingSource};
 use crate::driver::shared::SrqShared;
 use crate::error::{Arg, Reason, Result};
 use crate::pd::Pd;
 use crate::post_recv::RecvBatch;
+use crate::xrc::{NO_SENDS, XrcSrq, Xrcd};
 use core::fmt;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
-use srdma_core::hw::cqp::{ModifySrq, SrqCmd};
+use srdma_core::hw::cqp::{ModifySrq, SrqCmd, XrcHome};
 use srdma_core::hw::shadow::SHADOW_WORDS;
 use srdma_core::hw::{CqpCmd, SgeList, WqeBuf};
 use srdma_core::limits::{MAX_SGE, MAX_SRQ_QUANTA};
-use srdma_core::mem::HostFault;
+use srdma_core::mem::{HostFault, HostWords};
 use srdma_core::num::SrqId;
 use srdma_core::ring::depth::{max_recv_wr, rq_shift, srq_depth};
 use srdma_core::ring::{RqProducer, SrqShadow};
@@ -35,6 +37,7 @@ pub(crate) struct SrqInner {
     attr: SrqAttr,
     limit: AtomicU32,
     users: AtomicUsize,
+    xrc: Option<XrcSrq>,
     live: AtomicBool,
     _mem: RingMem,
 }
@@ -69,6 +72,8 @@ pub struct SrqBuilder<'a> {
     max_sge: u32,
     limit: u32,
     source: RingSource,
+    xrcd: Option<Xrcd>,
+    cq: Option<Cq>,
 }
 
 impl Pd {
@@ -80,6 +85,8 @@ impl Pd {
             max_sge: 1,
             limit: 0,
             source: None,
+            xrcd: None,
+            cq: None,
         }
     }
 }
@@ -103,12 +110,25 @@ impl SrqBuilder<'_> {
         self
     }
 
+    /// Makes it a queue for the XRC targets of a domain. Needs [`SrqBuilder::cq`].
+    pub fn xrcd(mut self, xrcd: &Xrcd) -> Self {
+        self.xrcd = Some(xrcd.clone());
+        self
+    }
+
+    /// Where receives of an XRC queue complete, whatever target they came through.
+    pub fn cq(mut self, cq: &Cq) -> Self {
+        self.cq = Some(cq.clone());
+        self
+    }
+
     /// Makes it.
     pub fn build(self) -> Result<Srq> {
         self.create().map_err(|reason| reason.of("create_srq"))
     }
 
-    fn create(self) -> core::result::Result<Srq, Reason> {
+    /// What it will hold, its quanta, and the stride of its entries.
+    fn sizes(&self) -> core::result::Result<(SrqAttr, u32, u8), Reason> {
         let limit = MAX_SGE as u64;
         if u64::from(self.max_sge) > limit {
             return Err(Reason::Range {
@@ -132,29 +152,54 @@ impl SrqBuilder<'_> {
             limit: self.limit,
         };
         check_limit(self.limit, &attr)?;
+        Ok((attr, quanta, shift))
+    }
+
+    fn create(self) -> core::result::Result<Srq, Reason> {
+        let (attr, quanta, shift) = self.sizes()?;
         let driver = self.pd.driver();
         let wqes = quanta >> shift;
         let len = quanta as usize * 32;
-        let mem = RingMem::of(&self.source, &driver.engine, len + 8 * SHADOW_WORDS)?;
+        let records_at = len + 8 * SHADOW_WORDS;
+        let mem = RingMem::of(&self.source, &driver.engine, records_at + NO_SENDS)?;
         let bad = |_| Reason::Host(HostFault::OutOfRange);
         let ring = RqProducer::new(mem.words(0, len)?, wqes, shift).map_err(bad)?;
         let shadow = SrqShadow::new(mem.words(len, 8 * SHADOW_WORDS)?).map_err(bad)?;
         let id = driver.ids.srq.take().ok_or(Reason::Exhausted)?;
+        let shared = Arc::new(SrqShared::new(SrqId(id), Arc::downgrade(self.pd.ctx())));
+        let xrc = match self.join(&shared, mem.words(records_at, NO_SENDS)?) {
+            Ok(xrc) => xrc,
+            Err(reason) => {
+                driver.ids.srq.give(id);
+                return Err(reason);
+            }
+        };
         let cmd = SrqCmd {
             id: SrqId(id),
             pd: self.pd.id(),
-            context: u64::from(id),
+            context: xrc
+                .as_ref()
+                .map_or_else(|| u64::from(id), |xrc| xrc.context),
             wqes,
             shift,
             addr: mem.addr(0),
             shadow_addr: mem.addr(len),
             limit: self.limit,
+            xrc: xrc.as_ref().map(|xrc| XrcHome {
+                xrcd: xrc.xrcd.id(),
+                cq: xrc.cq.id(),
+            }),
         };
         if let Err(reason) = driver.exec(&CqpCmd::CreateSrq(cmd)) {
+            if let Some(xrc) = &xrc {
+                xrc.leave();
+            }
             driver.ids.srq.give(id);
             return Err(reason);
         }
-        let shared = Arc::new(SrqShared::new(SrqId(id), Arc::downgrade(self.pd.ctx())));
+        if let Some(xrc) = &xrc {
+            xrc.cq.add_user();
+        }
         let end = SrqEnd {
             ring,
             shadow,
@@ -168,12 +213,28 @@ impl SrqBuilder<'_> {
             attr,
             limit: AtomicU32::new(self.limit),
             users: AtomicUsize::new(0),
+            xrc,
             live: AtomicBool::new(true),
             _mem: mem,
         });
         let _ = inner.shared.me.set(Arc::downgrade(&inner));
         driver.irq.add_srq(&inner.shared);
         Ok(Srq { inner })
+    }
+}
+
+impl SrqBuilder<'_> {
+    /// What makes it a queue of XRC, if it is to be one.
+    fn join(
+        &self,
+        shared: &Arc<SrqShared>,
+        records: HostWords,
+    ) -> core::result::Result<Option<XrcSrq>, Reason> {
+        match (&self.xrcd, &self.cq) {
+            (None, None) => Ok(None),
+            (Some(xrcd), Some(cq)) => XrcSrq::join((xrcd, cq), self.pd, shared, records).map(Some),
+            _ => Err(Reason::Xrc),
+        }
     }
 }
 
@@ -186,10 +247,23 @@ impl Srq {
         &self.inner
     }
 
-    /// The number of the queue.
+    /// The number of the queue; initiators of XRC name it in their requests.
     #[must_use]
     pub fn id(&self) -> SrqId {
         self.inner.shared.id
+    }
+
+    /// The XRC domain, if it is a queue of one.
+    #[must_use]
+    pub fn xrcd(&self) -> Option<&Xrcd> {
+        self.inner.xrc.as_ref().map(|xrc| &xrc.xrcd)
+    }
+
+    /// Where receives of an XRC queue complete; those of others complete where their queue pairs
+    /// say.
+    #[must_use]
+    pub fn cq(&self) -> Option<&Cq> {
+        self.inner.xrc.as_ref().map(|xrc| &xrc.cq)
     }
 
     /// The domain.
@@ -279,6 +353,10 @@ impl SrqInner {
             return Err(reason);
         }
         driver.irq.remove_srq(&self.shared);
+        if let Some(xrc) = &self.xrc {
+            xrc.leave();
+            xrc.cq.remove_user();
+        }
         let id = self.shared.id;
         self.pd.ctx().events.purge(|record| record.is_about_srq(id));
         driver.ids.srq.give(id.value());

@@ -8,6 +8,8 @@
 //! Read, Atomic   x              x
 //! AtomicWrite                   x
 //! Local
+//!
+//! on XRC initiators every kind but Local: xrc_srqn
 //! ```
 //!
 //! The request is written when the value is dropped, at the end of the statement.
@@ -21,7 +23,7 @@ use core::marker::PhantomData;
 use srdma_core::hw::wqe::{RemoteAddr, UdTarget, WrFlags};
 use srdma_core::hw::{Sge, SqOp};
 use srdma_core::mem::{Access, Bind};
-use srdma_core::num::{Qkey, Qpn, Rkey};
+use srdma_core::num::{Qkey, Qpn, Rkey, SrqId};
 
 /// Everything of a request but its payload.
 #[derive(Clone, Copy, Debug)]
@@ -34,6 +36,7 @@ pub(crate) struct Desc {
     pub(crate) inv: Option<Rkey>,
     pub(crate) remote: Option<RemoteAddr>,
     pub(crate) ud: Option<UdTarget>,
+    pub(crate) xrc_srq: Option<SrqId>,
     pub(crate) operands: [u64; 2],
     pub(crate) bind: Option<Bind>,
 }
@@ -50,6 +53,7 @@ impl Desc {
             inv: None,
             remote: None,
             ud: None,
+            xrc_srq: None,
             operands: [0; 2],
             bind: None,
         }
@@ -119,6 +123,15 @@ pub mod kind {
     impl HasRemote for Read {}
     impl HasRemote for Atomic {}
     impl HasRemote for AtomicWrite {}
+
+    /// Leaves as a request: everything but local work.
+    pub trait HasRequest {}
+    impl HasRequest for Send {}
+    impl HasRequest for Write {}
+    impl HasRequest for WriteImm {}
+    impl HasRequest for Read {}
+    impl HasRequest for Atomic {}
+    impl HasRequest for AtomicWrite {}
 
     /// Takes a receive of the peer.
     pub trait HasSolicited {}
@@ -215,6 +228,17 @@ impl<K: kind::HasRemote> Wr<'_, '_, K> {
     #[inline]
     pub const fn remote(mut self, addr: u64, rkey: Rkey) -> Self {
         self.desc.remote = Some(RemoteAddr { addr, rkey });
+        self
+    }
+}
+
+impl<K: kind::HasRequest> Wr<'_, '_, K> {
+    /// The shared receive queue of the peer that the request is for: on XRC initiators, and there
+    /// in every request. Also a request that takes no receive needs it, since memory is reached
+    /// with the rights of that queue's protection domain.
+    #[inline]
+    pub const fn xrc_srqn(mut self, srq: SrqId) -> Self {
+        self.desc.xrc_srq = Some(srq);
         self
     }
 }

@@ -95,23 +95,15 @@ impl Pair {
 
     /// Connects queue pairs of this kind on two devices.
     #[must_use]
-    pub fn of(mut a: Node, mut b: Node, spec: &QpSpec) -> Self {
+    pub fn of(a: Node, b: Node, spec: &QpSpec) -> Self {
+        Self::join(a, b, spec, spec)
+    }
+
+    /// Connects queue pairs on two devices that differ in kind; PSNs are those of the first.
+    #[must_use]
+    pub fn join(mut a: Node, mut b: Node, of_a: &QpSpec, of_b: &QpSpec) -> Self {
         let (ma, mb) = (a.mem(1 << 20), b.mem(1 << 20));
-        let end = |node: &mut Node, peer: std::net::IpAddr, sq_psn: u32, rq_psn: u32| {
-            let spec = QpSpec {
-                peer,
-                sq_psn,
-                rq_psn,
-                ..spec.clone()
-            };
-            node.create(&spec)
-        };
-        let qa = end(&mut a, b.ip, spec.sq_psn, spec.rq_psn);
-        let qb = end(&mut b, a.ip, spec.rq_psn, spec.sq_psn);
-        a.spec_mut(qa).peer_qpn = qb.value();
-        b.spec_mut(qb).peer_qpn = qa.value();
-        a.connect(qa);
-        b.connect(qb);
+        let (qa, qb) = connect(&mut a, &mut b, of_a, of_b);
         Self {
             a,
             b,
@@ -124,6 +116,11 @@ impl Pair {
             hook: Box::new(|_, _, _| Fate::Deliver),
             wire: VecDeque::new(),
         }
+    }
+
+    /// One more connection of the two devices.
+    pub fn more(&mut self, of_a: &QpSpec, of_b: &QpSpec) -> (Qpn, Qpn) {
+        connect(&mut self.a, &mut self.b, of_a, of_b)
     }
 
     /// Gives the link another script.
@@ -231,6 +228,25 @@ impl Pair {
             }
         }
     }
+}
+
+fn connect(a: &mut Node, b: &mut Node, of_a: &QpSpec, of_b: &QpSpec) -> (Qpn, Qpn) {
+    let (sq_psn, rq_psn) = (of_a.sq_psn, of_a.rq_psn);
+    let qa = a.create(&QpSpec {
+        peer: b.ip,
+        ..of_a.clone()
+    });
+    let qb = b.create(&QpSpec {
+        peer: a.ip,
+        sq_psn: rq_psn,
+        rq_psn: sq_psn,
+        ..of_b.clone()
+    });
+    a.spec_mut(qa).peer_qpn = qb.value();
+    b.spec_mut(qb).peer_qpn = qa.value();
+    a.connect(qa);
+    b.connect(qb);
+    (qa, qb)
 }
 
 impl Default for Pair {

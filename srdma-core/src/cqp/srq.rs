@@ -6,7 +6,7 @@ use crate::hw::cqp::{CqpMinor, ModifySrq, SrqCmd};
 use crate::hw::shadow::SHADOW_WORDS;
 use crate::limits::{MAX_SRQ, MAX_SRQ_QUANTA};
 use crate::num::SrqId;
-use crate::obj::srq::{Srq, SrqSpec};
+use crate::obj::srq::{Srq, SrqSpec, XrcUse};
 use crate::ring::{RqConsumer, SrqShadow};
 
 impl Control<'_> {
@@ -17,6 +17,15 @@ impl Control<'_> {
         check(possible && cmd.limit < cmd.wqes, CqpMinor::INVALID_COMMAND)?;
         let words = self.ring(cmd.addr, cmd.wqes, 32 << cmd.shift, 32)?;
         let shadow = self.ring(cmd.shadow_addr, 1, 8 * SHADOW_WORDS, 64)?;
+        let xrc = match cmd.xrc {
+            Some(home) => {
+                let cq = self.cqs.slot(home.cq);
+                let cq = cq.ok_or(Refusal(CqpMinor::INVALID_ID))?;
+                let xrcd = home.xrcd;
+                Some(XrcUse { xrcd, cq })
+            }
+            None => None,
+        };
         let srq = Srq::new(SrqSpec {
             id: cmd.id,
             pd: cmd.pd,
@@ -25,12 +34,17 @@ impl Control<'_> {
             shadow: SrqShadow::new(shadow)?,
             entries: cmd.wqes,
             limit: cmd.limit,
+            xrc,
         });
         self.hold_pd(cmd.pd)?;
-        self.srqs.insert(srq).map(drop).map_err(|fault| {
+        self.srqs.insert(srq).map_err(|fault| {
             self.release_pd(cmd.pd);
             Refusal::from(fault)
-        })
+        })?;
+        if let Some(home) = xrc {
+            self.cqs.add_user(home.cq);
+        }
+        Ok(())
     }
 
     pub(super) fn modify_srq(&mut self, cmd: &ModifySrq) -> Outcome {
@@ -51,6 +65,9 @@ impl Control<'_> {
         check(users == 0, CqpMinor::IN_USE)?;
         if let Some(srq) = self.srqs.remove(id) {
             self.release_pd(srq.pd());
+            if let Some(home) = srq.xrc() {
+                self.cqs.remove_user(home.cq);
+            }
         }
         Ok(())
     }

@@ -168,6 +168,7 @@ impl Rig {
             addr: self.place(10),
             shadow_addr: self.place(11),
             limit: 0,
+            xrc: None,
         }
     }
 

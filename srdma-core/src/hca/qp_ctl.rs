@@ -72,6 +72,8 @@ impl Device {
         let kind = match (ctx.qp_type, cmd.qpn) {
             (HwQpType::RC, _) => QpType::Rc,
             (HwQpType::UC, _) => QpType::Uc,
+            (HwQpType::XRC_SEND, _) => QpType::XrcSend,
+            (HwQpType::XRC_RECV, _) => QpType::XrcRecv,
             (HwQpType::UD, Qpn::GSI) => QpType::Gsi,
             (HwQpType::UD, _) => QpType::Ud,
             _ => return Err(refuse(CqpMinor::INVALID_COMMAND)),
@@ -86,11 +88,12 @@ impl Device {
             Some(id) => Some(self.srqs.slot(id).ok_or_else(missing)?),
             None => None,
         };
+        self.check_xrc(kind, ctx, srq)?;
         let sq_bytes = ctx.sq_quanta as usize * QUANTUM_BYTES;
         let sq = self.host.words(ctx.sq_addr, sq_bytes).map_err(bad_memory)?;
         let sq =
             SqConsumer::new(sq, ctx.sq_quanta).map_err(|_| refuse(CqpMinor::INVALID_COMMAND))?;
-        let rq = if srq.is_some() {
+        let rq = if srq.is_some() || kind.is_xrc() {
             None
         } else {
             let bytes = (ctx.rq_wqes as usize * QUANTUM_BYTES) << ctx.rq_shift.min(3);
@@ -107,6 +110,7 @@ impl Device {
                 send_cq,
                 recv_cq,
                 srq,
+                xrcd: ctx.xrcd,
                 cookie: ctx.completion_context,
             },
             state: QpState::Reset,
@@ -124,6 +128,20 @@ impl Device {
             notify_drained: false,
             established: false,
         }))
+    }
+
+    /// A target has a domain and nobody else has one; receives of XRC queues go to targets only,
+    /// by the number in each request.
+    // rule: xrc-10
+    fn check_xrc(&self, kind: QpType, ctx: &QpContext, srq: Option<Slot>) -> Outcome {
+        let basic =
+            srq.is_none_or(|slot| self.srqs.get(slot).is_none_or(|srq| srq.xrc().is_none()));
+        let fits = ctx.xrcd.is_some() == (kind == QpType::XrcRecv);
+        if fits && basic && !(kind.is_xrc() && srq.is_some()) {
+            Ok(())
+        } else {
+            Err(refuse(CqpMinor::INVALID_COMMAND))
+        }
     }
 
     /// Takes over the attributes that `mask` names.

@@ -180,7 +180,7 @@ impl Hca {
     // rule: roce-85
     fn route(&mut self, now: Instant, meta: &RxMeta, packet: &Packet<'_>, ip_id: u16) {
         match packet.info().service {
-            Service::Rc | Service::Uc => self.route_connected(now, meta, packet),
+            Service::Rc | Service::Uc | Service::Xrc => self.route_connected(now, meta, packet),
             Service::Ud if packet.dest() == Qpn::MULTICAST => {
                 self.route_multicast(now, meta, packet, ip_id);
             }
@@ -222,6 +222,10 @@ impl Hca {
         let wanted = match qp.id.kind {
             QpType::Rc => Service::Rc,
             QpType::Uc => Service::Uc,
+            // An initiator hears answers only, a target requests only.
+            // rule: xrc-1
+            QpType::XrcSend if packet.info().is_response => Service::Xrc,
+            QpType::XrcRecv if !packet.info().is_response => Service::Xrc,
             _ => Service::Ud,
         };
         if packet.info().service != wanted {

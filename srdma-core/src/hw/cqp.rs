@@ -21,7 +21,7 @@ mod words;
 
 pub use completion::{CqpCompletion, CqpMinor, CqpValue};
 pub use objects::{AllocStag, CreateAh, DeallocStag, McastCmd, RegMr, StagKind};
-pub use queues::{CqCmd, CreateAeq, CreateCeq, FlushWqes, ModifySrq, QpCmd, SrqCmd};
+pub use queues::{CqCmd, CreateAeq, CreateCeq, FlushWqes, ModifySrq, QpCmd, SrqCmd, XrcHome};
 pub use words::*;
 
 use crate::num::{AhId, CeqId, CqId, Qpn, SrqId};

@@ -3,7 +3,9 @@
 //! A value wider than its field is cut by the word; nothing here checks ranges.
 
 use crate::macros::Field;
-use crate::num::{AhId, CeqId, CqId, Lkey, MsixVector, PdId, Pkey, Psn, Qkey, Qpn, Rkey, SrqId};
+use crate::num::{
+    AhId, CeqId, CqId, Lkey, MsixVector, PdId, Pkey, Psn, Qkey, Qpn, Rkey, SrqId, XrcdId,
+};
 
 macro_rules! field_number {
     ($($name:ident: $repr:ty),*) => {$(
@@ -17,7 +19,7 @@ macro_rules! field_number {
 }
 field_number!(
     AhId: u32, CeqId: u16, CqId: u32, Lkey: u32, MsixVector: u16, PdId: u32, Pkey: u16,
-    Qkey: u32, Rkey: u32, SrqId: u32
+    Qkey: u32, Rkey: u32, SrqId: u32, XrcdId: u32
 );
 
 macro_rules! field_number24 {

@@ -16,6 +16,7 @@
 //! +168  completion context
 //! +184  local IP, first half   +192 second half
 //! +200  [srdma] 63 valid | 23:0 SRQ
+//! +208  [srdma] 63 valid | 23:0 XRC domain
 //! ```
 //!
 //! The positions inside +24, +48, +56, +160 are ours where the data at hand names only the word.
@@ -23,7 +24,7 @@
 //! attribute mask of the command says which parts a modify takes over.   [E810 6.1]
 
 use crate::mem::Access;
-use crate::num::{CqId, PdId, Pkey, Psn, Qkey, Qpn, SrqId};
+use crate::num::{CqId, PdId, Pkey, Psn, Qkey, Qpn, SrqId, XrcdId};
 use core::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Words of a context.
@@ -64,6 +65,10 @@ open_enum! {
         UD = 4,
         /// Unreliable connection. `[srdma]`
         UC = 5,
+        /// XRC initiator. `[srdma]`
+        XRC_SEND = 6,
+        /// XRC target. `[srdma]`
+        XRC_RECV = 7,
     }
 }
 
@@ -154,6 +159,13 @@ le_word! {
         valid / with_valid: bool = [63:63],
     }
 }
+le_word! {
+    /// Word 26. `[srdma]`
+    pub struct CtxXrcd {
+        id / with_id: XrcdId = [23:0],
+        valid / with_valid: bool = [63:63],
+    }
+}
 
 /// Every attribute of a QP that the device acts on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -178,6 +190,8 @@ pub struct QpContext {
     pub pd: PdId,
     /// Shared receive queue.
     pub srq: Option<SrqId>,
+    /// XRC domain of a target. `[srdma]`
+    pub xrcd: Option<XrcdId>,
     /// What completions and events of this QP carry.
     pub completion_context: u64,
     /// Peer's QPN.
@@ -281,6 +295,8 @@ impl QpContext {
         put(192, local_low);
         let srq = CtxSrq::ZERO.with_id(self.srq.unwrap_or_default());
         put(200, srq.with_valid(self.srq.is_some()).bits());
+        let xrcd = CtxXrcd::ZERO.with_id(self.xrcd.unwrap_or_default());
+        put(208, xrcd.with_valid(self.xrcd.is_some()).bits());
         words
     }
 
@@ -336,6 +352,7 @@ impl QpContext {
         let cqs = CtxCqs::from_bits(at(136));
         let reads = CtxReads::from_bits(at(160));
         let srq = CtxSrq::from_bits(at(200));
+        let xrcd = CtxXrcd::from_bits(at(208));
         let rq_addr = at(16);
         Self {
             qp_type: flags.qp_type(),
@@ -352,6 +369,7 @@ impl QpContext {
             recv_cq: cqs.recv(),
             pd: domain.pd(),
             srq: srq.valid().then(|| srq.id()),
+            xrcd: xrcd.valid().then(|| xrcd.id()),
             completion_context: at(168),
             dest_qpn: peer.dest(),
             dest_ip: ip_from_words([at(32), at(40)], flags.ipv4()),

@@ -9,7 +9,8 @@
 //!
 //!  header 63 valid | 62 signaled | 61 local fence | 60 read fence | 57 inline | 56 push
 //!         55:48 inline length, or 55 remote atomics, 54 type 1, 53 VA based, 52:48 rights
-//!         47 immediate | 41:38 more fragments | 37:32 opcode | 31:0 key, or 16:0 AH
+//!         47 immediate | 45 XRC [srdma] | 41:38 more fragments | 37:32 opcode
+//!         31:0 key, or 16:0 AH
 //! ```
 //!
 //! [`WqeBuf`] builds, [`SqCmd`] parses. Neither knows where in a ring an entry stands, nor the lap:
@@ -19,13 +20,15 @@ mod build;
 mod parse;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod xrc_tests;
 
 pub use build::{ReadWr, RemoteAddr, SendWr, WqeBuf, WqeError, WrFlags, WriteWr};
 pub use parse::{AtomicOperands, SqCmd, WqeFault};
 pub(in crate::hw) use parse::{check_quanta, read_fragments};
 
 use super::Polarity;
-use crate::num::{AhId, Qkey, Qpn, Rkey};
+use crate::num::{AhId, Qkey, Qpn, Rkey, SrqId};
 
 /// 64-bit words of one quantum (32 bytes).                            [E810 1.1]
 pub const QUANTUM_WORDS: usize = 4;
@@ -115,6 +118,8 @@ le_word! {
         op / with_op: SqOp = [37:32],
         /// Fragment slots beyond the first, the padding fragment counted.
         more_frags / with_more_frags: u8 = [41:38],
+        /// The WQE names an XRC shared receive queue of the peer. `[srdma]`
+        xrc / with_xrc: bool = [45:45],
         /// Ask for the round-trip time in the CQE.
         report_rtt / with_report_rtt: bool = [46:46],
         /// Word 0 is the immediate.
@@ -158,6 +163,23 @@ impl SqHeader {
             _ if self.inline() => inline_quanta(u32::from(self.inline_len())),
             _ => frag_slots_quanta(u32::from(self.more_frags())),
         }
+    }
+}
+
+le_word! {
+    /// Word 0 where an immediate or an XRC shared receive queue takes the place of fragment 0.
+    pub struct ImmWord {
+        imm / with_imm: u32 = [31:0],
+        /// `[srdma]`
+        srq / with_srq: SrqId = [55:32],
+    }
+}
+
+le_word! {
+    /// Word 6 of an atomic.
+    pub struct AtomicSrq {
+        /// `[srdma]`
+        srq / with_srq: SrqId = [23:0],
     }
 }
 

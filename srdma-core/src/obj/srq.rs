@@ -14,7 +14,7 @@ use super::table::{Slot, Table, TableFault};
 use crate::hca::events::Events;
 use crate::hw::{AeCode, AeSource, Aeqe, HwQpState, RqCmd, WqeFault};
 use crate::limits::MAX_SRQ;
-use crate::num::{PdId, SrqId};
+use crate::num::{PdId, SrqId, XrcdId};
 use crate::ring::{RqConsumer, SrqShadow};
 
 /// One shared receive queue.
@@ -30,6 +30,16 @@ pub struct Srq {
     limit: u32,
     error: bool,
     users: u32,
+    xrc: Option<XrcUse>,
+}
+
+/// Where the receives of an XRC shared receive queue belong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct XrcUse {
+    /// Targets of this domain may take from the queue.
+    pub xrcd: XrcdId,
+    /// Every receive completes here.
+    pub cq: Slot,
 }
 
 /// What an SRQ is created with.
@@ -49,6 +59,8 @@ pub struct SrqSpec {
     pub entries: u32,
     /// Tell when fewer entries are left; 0 is never.
     pub limit: u32,
+    /// Set for an XRC queue.
+    pub xrc: Option<XrcUse>,
 }
 
 /// What taking an entry gave.
@@ -85,7 +97,20 @@ impl Srq {
             limit: spec.limit,
             error: false,
             users: 0,
+            xrc: spec.xrc,
         }
+    }
+
+    /// Domain and completion queue of an XRC queue; `None` for a basic one.
+    #[must_use]
+    pub const fn xrc(&self) -> Option<XrcUse> {
+        self.xrc
+    }
+
+    /// What completions of an XRC queue and events carry.
+    #[must_use]
+    pub const fn context(&self) -> u64 {
+        self.context
     }
 
     /// The domain of its receives.
@@ -215,6 +240,13 @@ impl SrqTable {
         self.table
             .get_mut(slot)
             .map_or(Taken::Empty, |srq| srq.take(events, cmd))
+    }
+
+    /// Where receives of an XRC queue complete, and with which context.
+    #[must_use]
+    pub fn xrc_home(&self, slot: Slot) -> Option<(Slot, u64)> {
+        let srq = self.table.get(slot)?;
+        srq.xrc.map(|home| (home.cq, srq.context))
     }
 
     /// One more queue pair takes from here; false if there is no such queue.

@@ -9,8 +9,11 @@
 //! not, which attributes were missing or too many. What this file does *not* do: look at the
 //! values of attributes, or change a queue pair.                      [RoCEv2 4.1]
 
+mod mask;
+
+pub use mask::AttrMask;
+
 use core::fmt;
-use core::ops::{BitAnd, BitOr, BitOrAssign, Not, Sub};
 
 /// Transport service of a queue pair, with the values of the verbs.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -25,16 +28,51 @@ pub enum QpType {
     Uc = 3,
     /// Unreliable datagram.
     Ud = 4,
+    /// XRC initiator: sends only, and names a shared receive queue of the peer in each request.
+    XrcSend = 9,
+    /// XRC target: receives only, into the shared receive queues of its XRC domain.
+    XrcRecv = 10,
 }
 
 impl QpType {
     /// Every type, for tables and tests.
-    pub const ALL: [Self; 4] = [Self::Rc, Self::Uc, Self::Ud, Self::Gsi];
+    pub const ALL: [Self; 6] = [
+        Self::Rc,
+        Self::Uc,
+        Self::Ud,
+        Self::Gsi,
+        Self::XrcSend,
+        Self::XrcRecv,
+    ];
 
-    /// RC and UC: one peer, fixed at [`QpState::Rtr`].
+    /// RC, UC and XRC: one peer, fixed at [`QpState::Rtr`].
     #[must_use]
     pub const fn is_connected(self) -> bool {
-        matches!(self, Self::Rc | Self::Uc)
+        !matches!(self, Self::Ud | Self::Gsi)
+    }
+
+    /// RC and XRC: requests are acknowledged, and sent again when they are not.
+    #[inline]
+    #[must_use]
+    pub const fn is_reliable(self) -> bool {
+        matches!(self, Self::Rc | Self::XrcSend | Self::XrcRecv)
+    }
+
+    /// The two halves of XRC.
+    #[inline]
+    #[must_use]
+    pub const fn is_xrc(self) -> bool {
+        matches!(self, Self::XrcSend | Self::XrcRecv)
+    }
+
+    /// The type that the other end of a connection has.
+    #[must_use]
+    pub const fn peer(self) -> Self {
+        match self {
+            Self::XrcSend => Self::XrcRecv,
+            Self::XrcRecv => Self::XrcSend,
+            same => same,
+        }
     }
 
     /// UD and GSI: every send names its peer, every receive starts with the 40-byte area.
@@ -51,6 +89,8 @@ impl QpType {
             2 => Some(Self::Rc),
             3 => Some(Self::Uc),
             4 => Some(Self::Ud),
+            9 => Some(Self::XrcSend),
+            10 => Some(Self::XrcRecv),
             _ => None,
         }
     }
@@ -63,6 +103,8 @@ impl fmt::Display for QpType {
             Self::Rc => "RC",
             Self::Uc => "UC",
             Self::Ud => "UD",
+            Self::XrcSend => "XRC_SEND",
+            Self::XrcRecv => "XRC_RECV",
         })
     }
 }
@@ -146,157 +188,6 @@ impl fmt::Display for QpState {
     }
 }
 
-/// A set of attributes of a modify call, with the bits of the verbs.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Default)]
-pub struct AttrMask(pub u32);
-
-macro_rules! attributes {
-    ($( $(#[$doc:meta])* $name:ident = $bit:literal ),* $(,)?) => {
-        impl AttrMask {
-            $( $(#[$doc])* pub const $name: Self = Self(1 << $bit); )*
-
-            /// Every attribute with its name, in the order of the bits.
-            pub const ALL: &'static [(Self, &'static str)] =
-                &[$( (Self::$name, stringify!($name)) ),*];
-        }
-    };
-}
-
-attributes! {
-    /// The state to go to.
-    STATE = 0,
-    /// The state that the program believes the queue pair to be in.
-    CUR_STATE = 1,
-    /// Raise an event when the send queue has drained.
-    EN_SQD_ASYNC_NOTIFY = 2,
-    /// What a peer may do through this queue pair.
-    ACCESS_FLAGS = 3,
-    /// Index into the partition table.
-    PKEY_INDEX = 4,
-    /// The physical port.
-    PORT = 5,
-    /// Queue key of a datagram queue pair.
-    QKEY = 6,
-    /// The path to the peer.
-    AV = 7,
-    /// Payload bytes of a full packet.
-    PATH_MTU = 8,
-    /// Code of the local ACK timeout.
-    TIMEOUT = 9,
-    /// How often to send again before giving up.
-    RETRY_CNT = 10,
-    /// How often to wait for a peer without receive buffers; 7 is for ever.
-    RNR_RETRY = 11,
-    /// The first PSN expected from the peer.
-    RQ_PSN = 12,
-    /// READs and atomics that may be outstanding as requester.
-    MAX_QP_RD_ATOMIC = 13,
-    /// A second path, to migrate to.
-    ALT_PATH = 14,
-    /// Code of the shortest time that a peer waits after our RNR NAK.
-    MIN_RNR_TIMER = 15,
-    /// The first PSN to send.
-    SQ_PSN = 16,
-    /// READs and atomics that a peer may have outstanding here.
-    MAX_DEST_RD_ATOMIC = 17,
-    /// State of path migration.
-    PATH_MIG_STATE = 18,
-    /// Sizes of the queues.
-    CAP = 19,
-    /// The peer's queue pair number.
-    DEST_QPN = 20,
-    /// Limit of the sending rate.
-    RATE_LIMIT = 25,
-}
-
-impl AttrMask {
-    /// No attribute.
-    pub const NONE: Self = Self(0);
-
-    /// The attributes of either.
-    #[must_use]
-    pub const fn with(self, other: Self) -> Self {
-        Self(self.0 | other.0)
-    }
-
-    /// The attributes of this set that are not in `other`.
-    #[must_use]
-    pub const fn without(self, other: Self) -> Self {
-        Self(self.0 & !other.0)
-    }
-
-    /// True if all of `other` is in this set.
-    #[must_use]
-    pub const fn contains(self, other: Self) -> bool {
-        self.0 & other.0 == other.0
-    }
-
-    /// True for no attribute at all.
-    #[must_use]
-    pub const fn is_empty(self) -> bool {
-        self.0 == 0
-    }
-}
-
-impl BitOr for AttrMask {
-    type Output = Self;
-    fn bitor(self, other: Self) -> Self {
-        self.with(other)
-    }
-}
-
-impl BitOrAssign for AttrMask {
-    fn bitor_assign(&mut self, other: Self) {
-        self.0 |= other.0;
-    }
-}
-
-impl BitAnd for AttrMask {
-    type Output = Self;
-    fn bitand(self, other: Self) -> Self {
-        Self(self.0 & other.0)
-    }
-}
-
-impl Sub for AttrMask {
-    type Output = Self;
-    fn sub(self, other: Self) -> Self {
-        self.without(other)
-    }
-}
-
-impl Not for AttrMask {
-    type Output = Self;
-    fn not(self) -> Self {
-        Self(!self.0)
-    }
-}
-
-impl fmt::Display for AttrMask {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut rest = *self;
-        let mut gap = "";
-        for &(bit, name) in Self::ALL {
-            if self.contains(bit) {
-                write!(f, "{gap}{name}")?;
-                gap = " ";
-                rest = rest.without(bit);
-            }
-        }
-        match (rest.is_empty(), self.is_empty()) {
-            (_, true) => f.write_str("nothing"),
-            (true, false) => Ok(()),
-            (false, false) => write!(f, "{gap}{:#x}", rest.0),
-        }
-    }
-}
-
-impl fmt::Debug for AttrMask {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "AttrMask({self})")
-    }
-}
-
 /// Why a modify call may not happen. The queue pair stays as it was.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -371,37 +262,43 @@ const RETRIES: AttrMask = AttrMask::TIMEOUT
 #[must_use]
 pub const fn transition(qp_type: QpType, from: QpState, to: QpState) -> Option<Transition> {
     use QpState::{Err, Init, Reset, Rtr, Rts, Sqd, Sqe};
-    use QpType::{Gsi, Rc, Uc, Ud};
+    use QpType::{Gsi, Rc, Uc, Ud, XrcRecv, XrcSend};
     const NONE: AttrMask = AttrMask::NONE;
     let (required, optional) = match (from, to, qp_type) {
         (_, Reset, _) => return Some(Transition::FREE),
         (Reset, Err, _) => return None,
         (_, Err, _) => return Some(Transition::FREE),
 
-        (Reset, Init, Rc | Uc) => (PK.with(PO).with(AC), NONE),
+        (Reset, Init, Rc | Uc | XrcSend | XrcRecv) => (PK.with(PO).with(AC), NONE),
         (Reset, Init, Ud) => (PK.with(PO).with(QK), NONE),
         (Reset, Init, Gsi) => (PK.with(QK), NONE),
 
-        (Init, Init, Rc | Uc) => (NONE, PK.with(PO).with(AC)),
+        (Init, Init, Rc | Uc | XrcSend | XrcRecv) => (NONE, PK.with(PO).with(AC)),
         (Init, Init, Ud) => (NONE, PK.with(PO).with(QK)),
         (Init, Init, Gsi) => (NONE, PK.with(QK)),
 
-        (Init, Rtr, Rc) => (
+        (Init, Rtr, Rc | XrcRecv) => (
             PATH.with(AttrMask::MAX_DEST_RD_ATOMIC).with(RNT),
             ALT_AC.with(PK),
         ),
-        (Init, Rtr, Uc) => (PATH, ALT_AC.with(PK)),
+        (Init, Rtr, Uc | XrcSend) => (PATH, ALT_AC.with(PK)),
         (Init, Rtr, Ud | Gsi) => (NONE, PK.with(QK)),
 
         (Rtr, Rts, Rc) => (
             RETRIES.with(AttrMask::SQ_PSN),
             CS.with(ALT_AC).with(MIG).with(RNT),
         ),
+        // rule: xrc-9
+        (Rtr, Rts, XrcSend) => (RETRIES.with(AttrMask::SQ_PSN), CS.with(ALT_AC).with(MIG)),
+        (Rtr, Rts, XrcRecv) => (
+            AttrMask::TIMEOUT.with(AttrMask::SQ_PSN),
+            CS.with(ALT_AC).with(MIG).with(RNT),
+        ),
         (Rtr, Rts, Uc) => (AttrMask::SQ_PSN, CS.with(ALT_AC).with(MIG)),
         (Rtr, Rts, Ud | Gsi) => (AttrMask::SQ_PSN, CS.with(QK)),
 
-        (Rts | Sqd, Rts, Rc) => (NONE, CS.with(ALT_AC).with(MIG).with(RNT)),
-        (Rts | Sqd, Rts, Uc) => (NONE, CS.with(ALT_AC).with(MIG)),
+        (Rts | Sqd, Rts, Rc | XrcRecv) => (NONE, CS.with(ALT_AC).with(MIG).with(RNT)),
+        (Rts | Sqd, Rts, Uc | XrcSend) => (NONE, CS.with(ALT_AC).with(MIG)),
         (Rts | Sqd | Sqe, Rts, Ud | Gsi) => (NONE, CS.with(QK)),
         (Sqe, Rts, Uc) => (NONE, CS.with(AC)),
 
@@ -410,6 +307,24 @@ pub const fn transition(qp_type: QpType, from: QpState, to: QpState) -> Option<T
             NONE,
             PO.with(AttrMask::AV)
                 .with(RETRIES)
+                .with(AttrMask::MAX_DEST_RD_ATOMIC)
+                .with(ALT_AC)
+                .with(PK)
+                .with(RNT)
+                .with(MIG),
+        ),
+        (Sqd, Sqd, XrcSend) => (
+            NONE,
+            PO.with(AttrMask::AV)
+                .with(RETRIES)
+                .with(ALT_AC)
+                .with(PK)
+                .with(MIG),
+        ),
+        (Sqd, Sqd, XrcRecv) => (
+            NONE,
+            PO.with(AttrMask::AV)
+                .with(AttrMask::TIMEOUT)
                 .with(AttrMask::MAX_DEST_RD_ATOMIC)
                 .with(ALT_AC)
                 .with(PK)

@@ -15,7 +15,7 @@ use crate::hw::cqe::FlushCode;
 use crate::hw::wqe::SqOp;
 use crate::limits::MAX_SGE;
 use crate::mem::{Access, KeyFault, MrTable, Sge, Span};
-use crate::num::{PdId, Psn, Qkey, Qpn};
+use crate::num::{PdId, Psn, Qkey, Qpn, SrqId};
 use crate::obj::ah::{AddressVector, AhFault};
 use crate::time::ack_timeout_ns;
 use crate::tx::TxArena;
@@ -71,6 +71,7 @@ impl Qp {
         match self.id.kind {
             QpType::Uc => Service::Uc,
             QpType::Ud | QpType::Gsi => Service::Ud,
+            QpType::XrcSend | QpType::XrcRecv => Service::Xrc,
             _ => Service::Rc,
         }
     }
@@ -101,7 +102,7 @@ impl Qp {
                 Cause::new(FlushCode::LOC_QP_OP, AeCode::WQE_UNEXPECTED_OPCODE),
             );
         };
-        let reliable = self.id.kind == QpType::Rc;
+        let reliable = self.id.kind.is_reliable();
         let Some(path) = ctx.paths.get(path_id) else {
             return Step::Stop;
         };
@@ -229,6 +230,8 @@ impl Qp {
         qkey: Option<Qkey>,
     ) {
         let cmd = &self.req.cmd;
+        // rule: xrc-7
+        emit.xrceth = cmd.xrc_srq.map(SrqId::value);
         if let Some(qkey) = qkey {
             emit.deth = Some(Deth {
                 qkey,
@@ -278,10 +281,15 @@ impl Qp {
             return Step::Wait;
         }
         let psn = work.first.add(index);
-        let mut emit = Emit::new(Bth::new(Opcode::RC_READ_REQUEST, self.conn.remote_qpn, psn));
+        let mut emit = Emit::new(Bth::new(
+            self.in_class(Opcode::RC_READ_REQUEST),
+            self.conn.remote_qpn,
+            psn,
+        ));
         emit.bth.pkey = self.conn.pkey;
         emit.bth.ack_req = true;
         let cmd = &self.req.cmd;
+        emit.xrceth = cmd.xrc_srq.map(SrqId::value);
         emit.reth = Some(Reth {
             addr: cmd.remote_addr.wrapping_add(offset),
             rkey: cmd.rkey,
@@ -314,7 +322,9 @@ impl Qp {
             SqOp::FETCH_ADD => Opcode::RC_FETCH_ADD,
             _ => Opcode::RC_ATOMIC_WRITE,
         };
+        let opcode = self.in_class(opcode);
         let mut emit = Emit::new(Bth::new(opcode, self.conn.remote_qpn, psn));
+        emit.xrceth = cmd.xrc_srq.map(SrqId::value);
         emit.bth.pkey = self.conn.pkey;
         emit.bth.ack_req = true;
         let mut operand = [0u8; 8];
@@ -377,11 +387,11 @@ impl Qp {
             req.cur += 1;
             req.cur_packet = 0;
         }
-        if self.id.kind == QpType::Rc && req.rto_at.is_none() {
+        if self.id.kind.is_reliable() && req.rto_at.is_none() {
             req.rto_at = ack_timeout_ns(self.conn.timeout).map(|ns| ctx.now.after(ns));
         }
         // The last packet of a message is answered at once, so its answer can be timed.
-        if self.id.kind == QpType::Rc && fresh && req.cur_packet == 0 {
+        if self.id.kind.is_reliable() && fresh && req.cur_packet == 0 {
             req.rtt.on_sent(req.sent.prev(), ctx.now);
         }
     }

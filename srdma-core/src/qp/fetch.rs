@@ -108,8 +108,13 @@ impl Qp {
             FlushCode::LOC_QP_OP,
             AeCode::WQE_UNEXPECTED_OPCODE,
         ));
-        let datagram = matches!(self.id.kind, QpType::Ud | QpType::Gsi);
-        let reliable = self.id.kind == QpType::Rc;
+        let datagram = self.id.kind.is_datagram();
+        let reliable = self.id.kind.is_reliable();
+        // An XRC target has nothing to send.
+        // rule: xrc-6
+        if self.id.kind == QpType::XrcRecv {
+            return illegal;
+        }
         let kind = match cmd.op {
             // rule: e810-15
             SqOp::NOP => return Ok((Kind::Local, 0)),
@@ -122,6 +127,10 @@ impl Qp {
             SqOp::BIND_MW | SqOp::LOCAL_INVALIDATE if !datagram => return Ok((Kind::Local, 0)),
             _ => return illegal,
         };
+        // XRC names a shared receive queue of the peer, and nobody else does.
+        if cmd.xrc_srq.is_some() != (self.id.kind == QpType::XrcSend) {
+            return illegal;
+        }
         let len = cmd.payload_len();
         if len > MAX_MSG_BYTES {
             return Err(Cause::new(

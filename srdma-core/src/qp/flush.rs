@@ -9,7 +9,7 @@
 //! with the cause, the others flushed. [E810 3.5, 6.4]
 
 use super::Qp;
-use super::attr::{QpState, QpType};
+use super::attr::QpState;
 use super::fetch::sq_index;
 use crate::hca::ctx::Ctx;
 use crate::hca::qp_ctl::hw_state;
@@ -55,7 +55,7 @@ impl Qp {
             return;
         }
         let index = self.req.inflight.front().map_or(0, |work| work.index);
-        if self.id.kind == QpType::Rc {
+        if self.id.kind.is_reliable() {
             self.state = QpState::Err;
             self.raise(ctx, cause.ae, AeSource::SQ, index);
             self.flush_sq(ctx, cause.flush);

@@ -25,12 +25,13 @@ pub(crate) use responder::Responder;
 use crate::hca::ctx::{Ctx, Turn};
 use crate::hca::timer::TimerState;
 use crate::mem::Access;
-use crate::num::{PdId, Pkey, Psn, Qkey, Qpn};
+use crate::num::{PdId, Pkey, Psn, Qkey, Qpn, XrcdId};
 use crate::obj::ah::AddressVector;
 use crate::obj::table::Slot;
 use crate::ring::{RqConsumer, SqConsumer};
 use crate::tx::TxArena;
 use crate::tx::arena::{Mark, MarkKind};
+use crate::wire::Opcode;
 use attr::{QpState, QpType};
 
 /// What a queue pair knows of its connection; set by modify.
@@ -110,6 +111,8 @@ pub(crate) struct Ident {
     pub(crate) recv_cq: Slot,
     /// Its shared receive queue.
     pub(crate) srq: Option<Slot>,
+    /// XRC target: its domain.
+    pub(crate) xrcd: Option<XrcdId>,
     /// What the driver wants to see in CQEs and AEQEs.
     pub(crate) cookie: u64,
 }
@@ -145,6 +148,16 @@ impl Qp {
         )
     }
 
+    /// An opcode of RC in the class of this queue pair.
+    #[inline]
+    pub(crate) const fn in_class(&self, rc: Opcode) -> Opcode {
+        if self.id.kind.is_xrc() {
+            rc.in_xrc()
+        } else {
+            rc
+        }
+    }
+
     /// Sends what is due: responses with data first, then requests, then the plain ACK.
     pub(crate) fn emit(&mut self, ctx: &mut Ctx<'_>, arena: &mut TxArena) -> Emitted {
         match self.emit_responses(ctx, arena) {
@@ -172,7 +185,7 @@ impl Qp {
     /// A batch left. Unreliable services complete what they have sent.
     // rule: roce-77
     pub(crate) fn on_sent(&mut self, ctx: &mut Ctx<'_>) {
-        if self.id.kind != QpType::Rc {
+        if !self.id.kind.is_reliable() {
             self.ack_all_sent(ctx);
         }
     }

@@ -85,7 +85,7 @@ impl Qp {
                 .unwrap_or(0)
                 .min(work.packets);
             let cost = work.cost(from, to, mtu);
-            if cost > 0 && self.id.kind == super::attr::QpType::Rc {
+            if cost > 0 && self.id.kind.is_reliable() {
                 ctx.peers.refund(self.conn.peer, cost, ctx.ready);
             }
         }

@@ -358,6 +358,13 @@ impl Opcode {
         TABLE[self.0 as usize].as_ref()
     }
 
+    /// The same operation of RC in the class of XRC.
+    #[inline]
+    #[must_use]
+    pub const fn in_xrc(self) -> Self {
+        Self(self.0 | 0xa0)
+    }
+
     /// The service of the opcode's class, also where the opcode itself is undefined.
     #[must_use]
     pub const fn service(self) -> Option<Service> {

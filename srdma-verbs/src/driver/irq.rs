@@ -18,7 +18,7 @@ use crate::async_event::{AsyncKind, AsyncRecord, Subject};
 use crate::context::ContextInner;
 use srdma_core::hw::{AeCode, AeSource, Aeqe, Ceqe, EventClass, FlushCode, HwQpState};
 use srdma_core::num::MsixVector;
-use srdma_core::qp::attr::QpState;
+use srdma_core::qp::attr::{QpState, QpType};
 use srdma_core::ring::Consumer;
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Weak};
@@ -35,7 +35,7 @@ pub(crate) struct Irq {
     aeq: Mutex<Consumer<Aeqe>>,
     cqs: Mutex<HashMap<u64, Arc<CqShared>>>,
     qps: Mutex<HashMap<u32, Arc<QpShared>>>,
-    srqs: Mutex<HashMap<u64, Arc<SrqShared>>>,
+    srqs: Mutex<HashMap<u32, Arc<SrqShared>>>,
     contexts: Mutex<Vec<Weak<ContextInner>>>,
     _mem: RingMem,
 }
@@ -86,11 +86,11 @@ impl Irq {
     }
 
     pub(crate) fn add_srq(&self, srq: &Arc<SrqShared>) {
-        lock(&self.srqs).insert(u64::from(srq.id.value()), Arc::clone(srq));
+        lock(&self.srqs).insert(srq.id.value(), Arc::clone(srq));
     }
 
     pub(crate) fn remove_srq(&self, srq: &SrqShared) {
-        lock(&self.srqs).remove(&u64::from(srq.id.value()));
+        lock(&self.srqs).remove(&srq.id.value());
     }
 
     /// Tells every context of the device.
@@ -171,7 +171,7 @@ impl Driver {
             return;
         }
         if let Some(kind) = srq_event(event.code) {
-            let srq = lock(&self.irq.srqs).get(&event.context).map(Arc::clone);
+            let srq = lock(&self.irq.srqs).get(&event.id).map(Arc::clone);
             if let Some(srq) = srq
                 && let Some(ctx) = srq.ctx.upgrade()
             {
@@ -198,14 +198,26 @@ impl Driver {
             HwQpState::SQE => qp.fail(QpState::Sqe),
             _ => {}
         }
-        if let Some(kind) = qp_event(event.code, event.source)
-            && let Some(ctx) = qp.ctx.upgrade()
-        {
-            ctx.events.push(AsyncRecord {
-                kind,
-                subject: Subject::Qp(qp),
-            });
+        if let Some(kind) = qp_event(event.code, event.source) {
+            tell(kind, &qp);
         }
+    }
+}
+
+/// Tells the context of a queue pair, or everybody who has an XRC target open.
+fn tell(kind: AsyncKind, qp: &Arc<QpShared>) {
+    let push = |ctx: &Weak<ContextInner>, subject| {
+        if let Some(ctx) = ctx.upgrade() {
+            ctx.events.push(AsyncRecord { kind, subject });
+        }
+    };
+    if qp.qp_type != QpType::XrcRecv {
+        push(&qp.ctx, Subject::Qp(Arc::clone(qp)));
+        return;
+    }
+    let opens = lock(&qp.opens).clone();
+    for open in opens {
+        push(&open.ctx, Subject::Opened(Arc::clone(&open)));
     }
 }
 

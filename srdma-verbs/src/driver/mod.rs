@@ -23,6 +23,7 @@ pub(crate) mod track;
 
 use crate::error::{Arg, Reason};
 use crate::path::Path;
+use crate::xrc::XrcFiles;
 use alloc::RingMem;
 use cmd::Cqp;
 use core::fmt;
@@ -58,6 +59,7 @@ pub(crate) struct Ids {
     pub(crate) srq: IdPool,
     pub(crate) ah: IdPool,
     pub(crate) stag: IdPool,
+    pub(crate) xrcd: IdPool,
 }
 
 impl Ids {
@@ -70,6 +72,7 @@ impl Ids {
             srq: IdPool::new(1, limits::MAX_SRQ - 1),
             ah: IdPool::new(1, limits::MAX_AH - 1),
             stag: IdPool::random(1, limits::MAX_MR - 1),
+            xrcd: IdPool::new(1, limits::MAX_XRCD),
         }
     }
 }
@@ -81,6 +84,7 @@ pub(crate) struct Driver {
     pub(crate) ids: Ids,
     pub(crate) irq: Irq,
     pub(crate) groups: Mutex<Groups>,
+    pub(crate) xrc_files: XrcFiles,
     pub(crate) addrs: Vec<IpAddr>,
     pub(crate) guid: u64,
     pub(crate) max_mtu: Mtu,
@@ -121,6 +125,7 @@ impl Driver {
             ids: Ids::new(),
             irq,
             groups: Mutex::default(),
+            xrc_files: XrcFiles::default(),
             addrs,
             guid,
             max_mtu,

@@ -16,11 +16,12 @@ use crate::channel::ChannelInner;
 use crate::context::ContextInner;
 use crate::cq::{Cq, CqInner};
 use crate::qp::{Qp, QpInner};
+use crate::qp_open::OpenShared;
 use crate::srq::{Srq, SrqInner};
 use core::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use srdma_core::num::{CqId, Qpn, SrqId};
 use srdma_core::qp::attr::{QpState, QpType};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 /// Slots that a completion context can name.
 pub(crate) const MAX_SLOTS: usize = 1 << 20;
@@ -38,6 +39,19 @@ pub(crate) struct QpShared {
     pub(crate) owed: Owed,
     state: AtomicU8,
     pub(crate) me: OnceLock<Weak<QpInner>>,
+    /// Handles on an XRC target; nobody else has any.
+    pub(crate) opens: Mutex<Vec<Arc<OpenShared>>>,
+}
+
+/// Where receives of a queue pair come from.
+#[derive(Debug)]
+pub(crate) enum Receives {
+    /// Its own queue.
+    Own(RqTrack),
+    /// A shared queue.
+    Shared(Arc<SrqShared>),
+    /// Nowhere: XRC initiators have none, and those of targets are no matter of the target's.
+    None,
 }
 
 impl QpShared {
@@ -45,12 +59,13 @@ impl QpShared {
         qpn: Qpn,
         qp_type: QpType,
         sq: SqTrack,
-        receives: Result<RqTrack, Arc<SrqShared>>,
+        receives: Receives,
         ctx: Weak<ContextInner>,
     ) -> Self {
         let (rq, srq) = match receives {
-            Ok(rq) => (Some(rq), None),
-            Err(srq) => (None, Some(srq)),
+            Receives::Own(rq) => (Some(rq), None),
+            Receives::Shared(srq) => (None, Some(srq)),
+            Receives::None => (None, None),
         };
         Self {
             qpn,
@@ -62,6 +77,7 @@ impl QpShared {
             owed: Owed::default(),
             state: AtomicU8::new(QpState::Reset as u8),
             me: OnceLock::new(),
+            opens: Mutex::default(),
         }
     }
 

@@ -23,3 +23,4 @@ mod objects;
 mod ops;
 mod ud;
 mod wire;
+mod xrc;

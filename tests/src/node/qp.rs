@@ -5,11 +5,11 @@
 use super::{CQ, Node, PD};
 use srdma_core::hca::board::Doorbell;
 use srdma_core::hw::cqe::FlushCode;
-use srdma_core::hw::cqp::{CqCmd, ModifySrq, QpCmd, SrqCmd};
+use srdma_core::hw::cqp::{CqCmd, ModifySrq, QpCmd, SrqCmd, XrcHome};
 use srdma_core::hw::wqe::WqeBuf;
 use srdma_core::hw::{CqeInfo, CqpCmd, HwQpState, HwQpType, QpContext, Sge};
 use srdma_core::mem::{Access, HostBuf};
-use srdma_core::num::{CeqId, CqId, PdId, Pkey, Psn, Qkey, Qpn, SrqId};
+use srdma_core::num::{CeqId, CqId, PdId, Pkey, Psn, Qkey, Qpn, SrqId, XrcdId};
 use srdma_core::qp::attr::{AttrMask, QpState};
 use srdma_core::ring::{CqConsumer, CqShadow, RqProducer, SqProducer, SrqShadow};
 use std::collections::VecDeque;
@@ -35,6 +35,8 @@ pub struct QpSpec {
     pub rq_wqes: u32,
     /// Shared receive queue instead.
     pub srq: Option<SrqId>,
+    /// XRC domain of a target.
+    pub xrcd: Option<XrcdId>,
     /// The peer.
     pub peer: IpAddr,
     /// Its queue pair.
@@ -76,6 +78,7 @@ impl Default for QpSpec {
             sq_quanta: 1024,
             rq_wqes: 64,
             srq: None,
+            xrcd: None,
             peer: IpAddr::from([10, 0, 0, 2]),
             peer_qpn: 0x22,
             mtu: 1024,
@@ -159,6 +162,8 @@ pub fn required(spec: &QpSpec, from: QpState, to: QpState) -> AttrMask {
     let kind = match (spec.kind, spec.qpn) {
         (HwQpType::RC, _) => QpType::Rc,
         (HwQpType::UC, _) => QpType::Uc,
+        (HwQpType::XRC_SEND, _) => QpType::XrcSend,
+        (HwQpType::XRC_RECV, _) => QpType::XrcRecv,
         (_, 1) => QpType::Gsi,
         _ => QpType::Ud,
     };
@@ -188,26 +193,45 @@ impl Node {
 
     /// Creates a shared receive queue of `wqes` entries.
     pub fn create_srq(&mut self, wqes: u32, limit: u32) -> SrqId {
+        self.create_srq_of(wqes, limit, PD, None)
+    }
+
+    /// Creates a shared receive queue of a domain; with an XRC domain and a CQ one of XRC.
+    pub fn create_srq_of(
+        &mut self,
+        wqes: u32,
+        limit: u32,
+        pd: PdId,
+        xrc: Option<XrcHome>,
+    ) -> SrqId {
+        let cmd = self.prepare_srq(wqes, limit, pd, xrc);
+        self.ok(CqpCmd::CreateSrq(cmd));
+        cmd.id
+    }
+
+    /// The command that creates a shared receive queue, its ring in memory.
+    pub fn prepare_srq(&mut self, wqes: u32, limit: u32, pd: PdId, xrc: Option<XrcHome>) -> SrqCmd {
         let id = SrqId(self.fresh_id());
         let ring = self.ring_memory(wqes as usize * 256);
         let shadow = self.ring_memory(64);
-        self.ok(CqpCmd::CreateSrq(SrqCmd {
+        let cmd = SrqCmd {
             id,
-            pd: PD,
+            pd,
             context: 0x5000 + u64::from(id.0),
             wqes,
             shift: RQ_SHIFT,
             addr: ring.addr(),
             shadow_addr: shadow.addr(),
             limit,
-        }));
+            xrc,
+        };
         let end = SrqEnd {
             ring: RqProducer::new(ring.words(), wqes, RQ_SHIFT).unwrap(),
             shadow: SrqShadow::new(shadow.words()).unwrap(),
             next: 0,
         };
         self.srqs.insert(id.0, end);
-        id
+        cmd
     }
 
     /// Arms a shared queue's limit.
@@ -228,6 +252,13 @@ impl Node {
 
     /// Creates a queue pair, in RESET.
     pub fn create(&mut self, spec: &QpSpec) -> Qpn {
+        let cmd = self.prepare(spec);
+        self.ok(CqpCmd::CreateQp(cmd));
+        cmd.qpn
+    }
+
+    /// The command that creates a queue pair, its rings and context in memory.
+    pub fn prepare(&mut self, spec: &QpSpec) -> QpCmd {
         let mut spec = spec.clone();
         if spec.qpn == 0 {
             spec.qpn = self.fresh_id();
@@ -249,9 +280,7 @@ impl Node {
             next_recv: 0,
         };
         self.qps.insert(qpn.value(), end);
-        let cmd = self.qp_cmd(qpn, QpState::Reset, AttrMask::NONE);
-        self.ok(CqpCmd::CreateQp(cmd));
-        qpn
+        self.qp_cmd(qpn, QpState::Reset, AttrMask::NONE)
     }
 
     /// What is asked of a queue pair, to be changed before the next modify.
@@ -278,6 +307,7 @@ impl Node {
             recv_cq: spec.recv_cq,
             pd: spec.pd,
             srq: spec.srq,
+            xrcd: spec.xrcd,
             completion_context: 0x7000_0000 + u64::from(qpn.value()),
             dest_qpn: Qpn::new(spec.peer_qpn),
             dest_ip: spec.peer,

@@ -26,3 +26,5 @@ mod srq;
 mod state;
 mod uc;
 mod ud;
+mod xrc;
+mod xrc_refused;

@@ -205,6 +205,8 @@ open_enum! {
         CQP_DEFERRED_COMPLETE = 0x0901,
         /// The QP takes nothing more from its shared receive queue. `[srdma]`
         LAST_WQE_REACHED = 0x0910,
+        /// A request named a shared receive queue that is not of the target's XRC domain. `[srdma]`
+        XRC_DOMAIN_VIOLATION = 0x0911,
         /// Adapter fault.
         ADAPTER_CATASTROPHIC = 0x0b0b,
     }

@@ -6,7 +6,7 @@
 use super::Words;
 use super::words::*;
 use crate::hw::{AeCode, AeSource, FlushCode, HwQpState, HwQpType, Major};
-use crate::num::{CeqId, CqId, MsixVector, PdId, Qpn, SrqId};
+use crate::num::{CeqId, CqId, MsixVector, PdId, Qpn, SrqId, XrcdId};
 use crate::qp::attr::AttrMask;
 
 /// CREATE_QP and MODIFY_QP.                                           [E810 7.2]
@@ -124,6 +124,15 @@ impl CqCmd {
     }
 }
 
+/// What makes a shared receive queue one of XRC. `[srdma]`
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct XrcHome {
+    /// The XRC domain: targets of it may use the queue.
+    pub xrcd: XrcdId,
+    /// CQ of every receive of the queue.
+    pub cq: CqId,
+}
+
 /// CREATE_SRQ. `[srdma]`
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SrqCmd {
@@ -143,6 +152,8 @@ pub struct SrqCmd {
     pub shadow_addr: u64,
     /// Tell when fewer entries are left; 0 for never.
     pub limit: u32,
+    /// Domain and CQ of an XRC queue; `None` for a basic one, whose CQs are its users'.
+    pub xrc: Option<XrcHome>,
 }
 
 impl SrqCmd {
@@ -158,7 +169,11 @@ impl SrqCmd {
         let header = SrqHeader::ZERO
             .with_id(self.id)
             .with_arm_limit(self.limit != 0)
+            .with_xrc(self.xrc.is_some())
             .bits();
+        let xrc = self.xrc.map_or(SrqXrc::ZERO, |home| {
+            SrqXrc::ZERO.with_xrcd(home.xrcd).with_cq(home.cq)
+        });
         [
             size,
             self.context,
@@ -166,16 +181,17 @@ impl SrqCmd {
             header,
             self.addr,
             self.shadow_addr,
-            0,
+            xrc.bits(),
             0,
         ]
     }
 
     pub(super) fn decode(words: &Words) -> Self {
-        let &[size, context, domain, header, addr, shadow_addr, _, _] = words;
+        let &[size, context, domain, header, addr, shadow_addr, xrc, _] = words;
+        let (header, xrc) = (SrqHeader::from_bits(header), SrqXrc::from_bits(xrc));
         let (size, domain) = (SrqSize::from_bits(size), SrqDomain::from_bits(domain));
         Self {
-            id: SrqHeader::from_bits(header).id(),
+            id: header.id(),
             pd: domain.pd(),
             context,
             wqes: size.wqes(),
@@ -183,6 +199,10 @@ impl SrqCmd {
             addr,
             shadow_addr,
             limit: size.limit(),
+            xrc: header.xrc().then(|| XrcHome {
+                xrcd: xrc.xrcd(),
+                cq: xrc.cq(),
+            }),
         }
     }
 }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::hw::{AeCode, AeSource, FlushCode, HwQpState, HwQpType, Major};
 use crate::mem::{Access, PblIndex};
-use crate::num::{MsixVector, PdId};
+use crate::num::{MsixVector, PdId, XrcdId};
 use crate::obj::ah::AddressVector;
 use crate::qp::attr::AttrMask;
 use proptest::prelude::*;
@@ -71,8 +71,9 @@ fn cq_cmd() -> impl Strategy<Value = CqCmd> {
 
 fn srq_cmd() -> impl Strategy<Value = SrqCmd> {
     let sizes = (any::<u32>(), 0_u8..4, any::<u32>());
-    (0_u32..1 << 24, pd(), any::<[u64; 3]>(), sizes).prop_map(
-        |(id, pd, [context, addr, shadow_addr], (wqes, shift, limit))| SrqCmd {
+    let xrc = proptest::option::of((0_u32..1 << 24, 0_u32..1 << 19));
+    (0_u32..1 << 24, pd(), any::<[u64; 3]>(), sizes, xrc).prop_map(
+        |(id, pd, [context, addr, shadow_addr], (wqes, shift, limit), xrc)| SrqCmd {
             id: SrqId(id),
             pd,
             context,
@@ -81,6 +82,10 @@ fn srq_cmd() -> impl Strategy<Value = SrqCmd> {
             addr,
             shadow_addr,
             limit,
+            xrc: xrc.map(|(xrcd, cq)| XrcHome {
+                xrcd: XrcdId(xrcd),
+                cq: CqId(cq),
+            }),
         },
     )
 }

@@ -6,7 +6,7 @@
 
 use super::CqpOp;
 use crate::hw::{AeCode, AeSource, FlushCode, HwQpState, HwQpType, Major, Polarity};
-use crate::num::{AhId, CeqId, CqId, MsixVector, PdId, Qpn, SrqId};
+use crate::num::{AhId, CeqId, CqId, MsixVector, PdId, Qpn, SrqId, XrcdId};
 
 le_word! {
     /// Word 3 of any command.
@@ -58,6 +58,7 @@ le_word! {
     /// Word 3 of SRQ commands. `[srdma]`
     pub struct SrqHeader {
         id / with_id: SrqId = [23:0],
+        xrc / with_xrc: bool = [60:60],
         arm_limit / with_arm_limit: bool = [61:61],
     }
 }
@@ -73,6 +74,13 @@ le_word! {
     pub struct SrqDomain {
         pd / with_pd: PdId = [17:0],
         shift / with_shift: u8 = [33:32],
+    }
+}
+le_word! {
+    /// Word 6 of CREATE_SRQ, if it is one of XRC. `[srdma]`
+    pub struct SrqXrc {
+        xrcd / with_xrcd: XrcdId = [23:0],
+        cq / with_cq: CqId = [50:32],
     }
 }
 le_word! {

@@ -39,6 +39,7 @@ fn any_context() -> impl Strategy<Value = QpContext> {
                 recv_cq: CqId(ids.1),
                 pd: PdId(ids.2),
                 srq: ids.3.map(SrqId),
+                xrcd: ids.3.map(|id| XrcdId(!id & 0xff_ffff)),
                 completion_context: keys.0,
                 dest_qpn: Qpn::new(keys.1),
                 dest_ip: ips.0,

@@ -10,13 +10,13 @@
 
 use super::super::sge::frag_word;
 use super::{
-    BIND_RIGHTS, BindWord, HEADER, MAX_QUANTA, MAX_WORDS, QUANTUM_WORDS, SqHeader, SqOp, UdTarget,
-    UdWord, inline_quanta, sq_quanta,
+    AtomicSrq, BIND_RIGHTS, BindWord, HEADER, ImmWord, MAX_QUANTA, MAX_WORDS, QUANTUM_WORDS,
+    SqHeader, SqOp, UdTarget, UdWord, inline_quanta, sq_quanta,
 };
 use crate::hw::Polarity;
 use crate::limits::{MAX_INLINE, MAX_SGE};
 use crate::mem::{Access, Bind, Sge};
-use crate::num::{Lkey, Rkey};
+use crate::num::{Lkey, Rkey, SrqId};
 
 /// Why a WQE cannot be built.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -148,6 +148,7 @@ pub struct WqeBuf {
     words: [u64; MAX_WORDS],
     valid: u32,
     quanta: u8,
+    xrc_srq: Option<SrqId>,
 }
 
 impl Default for WqeBuf {
@@ -168,9 +169,17 @@ impl WqeBuf {
             words: [0; MAX_WORDS],
             valid: 0,
             quanta: 0,
+            xrc_srq: None,
         };
         buf.nop(WrFlags::default());
         buf
+    }
+
+    /// The peer's shared receive queue that the requests built from here on name: on XRC
+    /// initiators, for every request that leaves. `[srdma]`
+    #[inline]
+    pub const fn set_xrc_srq(&mut self, srq: Option<SrqId>) {
+        self.xrc_srq = srq;
     }
 
     /// Quanta in use, 1..=8.
@@ -253,9 +262,14 @@ impl WqeBuf {
     pub fn atomic_write(&mut self, flags: WrFlags, remote: RemoteAddr, value: [u8; 8]) {
         let header = flags.header(SqOp::ATOMIC_WRITE).with_key(remote.rkey);
         self.start(1);
+        self.words[0] = self.first_word(None);
         self.words[1] = u64::from_le_bytes(value);
         self.words[2] = remote.addr;
-        self.words[HEADER] = header.with_inline(true).with_inline_len(8).bits();
+        self.words[HEADER] = header
+            .with_xrc(self.xrc_srq.is_some())
+            .with_inline(true)
+            .with_inline_len(8)
+            .bits();
     }
 
     /// Fetch and add: the old value goes to `local`.                 [E810 2.4]
@@ -328,6 +342,15 @@ impl WqeBuf {
         Ok(())
     }
 
+    /// Word 0 where no fragment stands there.
+    #[inline]
+    fn first_word(&self, imm: Option<u32>) -> u64 {
+        ImmWord::ZERO
+            .with_imm(imm.unwrap_or(0))
+            .with_srq(self.xrc_srq.unwrap_or_default())
+            .bits()
+    }
+
     /// Clears `quanta` quanta and marks the last word of each as a carrier of the valid bit.
     #[inline]
     fn start(&mut self, quanta: u8) {
@@ -353,16 +376,17 @@ impl WqeBuf {
         if sges.iter().any(|sge| sge.len >= 1 << 31) {
             return Err(WqeError::SgeTooLong);
         }
-        let frags = (sges.len() + usize::from(imm.is_some())) as u32;
+        let xrc = self.xrc_srq.is_some();
+        let taken = imm.is_some() || xrc;
+        let frags = (sges.len() + usize::from(taken)) as u32;
         self.start(sq_quanta(frags) as u8);
         let mut slot = 0;
-        match imm {
-            Some(imm) => {
-                self.words[0] = u64::from(imm);
-                slot = 1;
-            }
+        if taken {
+            self.words[0] = self.first_word(imm);
+            slot = 1;
+        } else {
             // The second word of slot 0 carries a valid bit, unless an immediate stands there.
-            None => self.valid |= 1 << 1,
+            self.valid |= 1 << 1;
         }
         for sge in sges {
             let at = if slot == 0 { 0 } else { 4 + 2 * (slot - 1) };
@@ -379,6 +403,7 @@ impl WqeBuf {
         };
         self.words[HEADER] = header
             .with_imm(imm.is_some())
+            .with_xrc(xrc)
             .with_more_frags(more as u8)
             .bits();
         Ok(())
@@ -402,9 +427,10 @@ impl WqeBuf {
                 self.words[at + word] = le_word(piece);
             }
         }
-        self.words[0] = imm.map_or(0, u64::from);
+        self.words[0] = self.first_word(imm);
         self.words[HEADER] = header
             .with_imm(imm.is_some())
+            .with_xrc(self.xrc_srq.is_some())
             .with_inline(true)
             .with_inline_len(bytes.len() as u8)
             .bits();
@@ -422,9 +448,16 @@ impl WqeBuf {
         self.words[0] = addr;
         self.words[1] = u64::from(lkey.value());
         self.words[2] = remote.addr;
-        self.words[HEADER] = header.with_key(remote.rkey).with_more_frags(1).bits();
+        self.words[HEADER] = header
+            .with_key(remote.rkey)
+            .with_xrc(self.xrc_srq.is_some())
+            .with_more_frags(1)
+            .bits();
         self.words[4] = operands[0];
         self.words[5] = operands[1];
+        self.words[6] = AtomicSrq::ZERO
+            .with_srq(self.xrc_srq.unwrap_or_default())
+            .bits();
     }
 }
 

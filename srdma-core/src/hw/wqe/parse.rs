@@ -11,11 +11,14 @@
 //! allows the operation.
 
 use super::super::sge::{FragWord, SgeList, sge_from_words};
-use super::{BIND_RIGHTS, BindWord, HEADER, QUANTUM_WORDS, SqHeader, SqOp, UdTarget, UdWord};
+use super::{
+    AtomicSrq, BIND_RIGHTS, BindWord, HEADER, ImmWord, QUANTUM_WORDS, SqHeader, SqOp, UdTarget,
+    UdWord,
+};
 use crate::hw::{AeCode, Polarity};
 use crate::limits::MAX_INLINE;
 use crate::mem::{Access, Bind, Sge};
-use crate::num::Rkey;
+use crate::num::{Rkey, SrqId};
 
 /// Why a WQE means nothing to the device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -84,6 +87,8 @@ pub struct SqCmd {
     pub imm: Option<u32>,
     /// SEND with invalidate: the peer's key. `None` otherwise.
     pub inv_key: Option<Rkey>,
+    /// XRC: the peer's shared receive queue. `None` otherwise. `[srdma]`
+    pub xrc_srq: Option<SrqId>,
     /// LOCAL_INVALIDATE: the key. Stale otherwise.
     pub local_stag: u32,
     /// WRITE, READ, atomics: remote address. Stale otherwise.
@@ -122,6 +127,7 @@ impl SqCmd {
             solicited: false,
             imm: None,
             inv_key: None,
+            xrc_srq: None,
             local_stag: 0,
             remote_addr: 0,
             rkey: Rkey(0),
@@ -217,13 +223,16 @@ impl SqCmd {
             }
             SqOp::FETCH_ADD | SqOp::COMPARE_SWAP => {
                 self.remote(header, word2);
-                self.atomic(word0, word1, rest)
+                self.atomic(header, word0, word1, rest)
             }
             SqOp::ATOMIC_WRITE => {
                 if !header.inline() || header.inline_len() != 8 {
                     return Err(WqeFault::BadInline);
                 }
                 self.remote(header, word2);
+                if header.xrc() {
+                    self.xrc_srq = Some(ImmWord::from_bits(word0).srq());
+                }
                 self.inline_payload(header, word1, rest)
             }
             other => Err(WqeFault::BadOpcode(other)),
@@ -245,6 +254,7 @@ impl SqCmd {
         self.solicited = self.op.is_solicited();
         self.imm = None;
         self.inv_key = None;
+        self.xrc_srq = None;
         self.sges.clear();
         self.inline = false;
         if quanta == 1 {
@@ -285,12 +295,20 @@ impl SqCmd {
         if imm {
             self.imm = Some(word0 as u32);
         }
+        let xrc = header.xrc();
+        if xrc {
+            self.xrc_srq = Some(ImmWord::from_bits(word0).srq());
+        }
         if header.inline() {
             return self.inline_payload(header, word1, rest);
         }
         // Beside an immediate word 1 is stale, possibly all ones.    [E810 11 #13]
         // rule: e810-13
-        let first = if imm { None } else { Some([word0, word1]) };
+        let first = if imm || xrc {
+            None
+        } else {
+            Some([word0, word1])
+        };
         read_fragments(&mut self.sges, first, header.more_frags(), rest)
     }
 
@@ -321,10 +339,19 @@ impl SqCmd {
         Ok(())
     }
 
-    fn atomic(&mut self, word0: u64, word1: u64, rest: &[u64]) -> Result<(), WqeFault> {
-        let &[swap_or_add, compare, _, _] = rest else {
+    fn atomic(
+        &mut self,
+        header: SqHeader,
+        word0: u64,
+        word1: u64,
+        rest: &[u64],
+    ) -> Result<(), WqeFault> {
+        let &[swap_or_add, compare, srq, _] = rest else {
             return Err(WqeFault::TooManyFragments);
         };
+        if header.xrc() {
+            self.xrc_srq = Some(AtomicSrq::from_bits(srq).srq());
+        }
         let lkey = FragWord::from_bits(word1).lkey();
         self.sges.push(Sge {
             addr: word0,

@@ -35,6 +35,7 @@ impl Rig {
             shadow: shadow.clone(),
             entries: SIZE,
             limit,
+            xrc: None,
         });
         let aeq = Consumer::new(aeq, 32).unwrap();
         let driver = RqProducer::new(ring, SIZE, 0).unwrap();

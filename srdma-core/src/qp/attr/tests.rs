@@ -40,15 +40,29 @@ type Row = (
     &'static str,
 );
 
+const CONNECTED: &[QpType] = &[QpType::Rc, QpType::Uc, QpType::XrcSend, QpType::XrcRecv];
+
 const ROWS: &[Row] = &[
-    (Reset, Init, &[QpType::Rc, QpType::Uc], "PK PO AC", ""),
+    (Reset, Init, CONNECTED, "PK PO AC", ""),
     (Reset, Init, &[QpType::Ud], "PK PO QK", ""),
     (Reset, Init, &[QpType::Gsi], "PK QK", ""),
-    (Init, Init, &[QpType::Rc, QpType::Uc], "", "PK PO AC"),
+    (Init, Init, CONNECTED, "", "PK PO AC"),
     (Init, Init, &[QpType::Ud], "", "PK PO QK"),
     (Init, Init, &[QpType::Gsi], "", "PK QK"),
-    (Init, Rtr, &[QpType::Rc], "AV MTU DQ RP MD RNT", "ALT AC PK"),
-    (Init, Rtr, &[QpType::Uc], "AV MTU DQ RP", "ALT AC PK"),
+    (
+        Init,
+        Rtr,
+        &[QpType::Rc, QpType::XrcRecv],
+        "AV MTU DQ RP MD RNT",
+        "ALT AC PK",
+    ),
+    (
+        Init,
+        Rtr,
+        &[QpType::Uc, QpType::XrcSend],
+        "AV MTU DQ RP",
+        "ALT AC PK",
+    ),
     (Init, Rtr, &[QpType::Ud, QpType::Gsi], "", "PK QK"),
     (
         Rtr,
@@ -57,14 +71,46 @@ const ROWS: &[Row] = &[
         "TO RC RR SP MR",
         "CS ALT AC MIG RNT",
     ),
+    (
+        Rtr,
+        Rts,
+        &[QpType::XrcSend],
+        "TO RC RR SP MR",
+        "CS ALT AC MIG",
+    ),
+    (Rtr, Rts, &[QpType::XrcRecv], "TO SP", "CS ALT AC RNT MIG"),
     (Rtr, Rts, &[QpType::Uc], "SP", "CS ALT AC MIG"),
     (Rtr, Rts, &[QpType::Ud, QpType::Gsi], "SP", "CS QK"),
-    (Rts, Rts, &[QpType::Rc], "", "CS AC ALT MIG RNT"),
-    (Rts, Rts, &[QpType::Uc], "", "CS AC ALT MIG"),
+    (
+        Rts,
+        Rts,
+        &[QpType::Rc, QpType::XrcRecv],
+        "",
+        "CS AC ALT MIG RNT",
+    ),
+    (
+        Rts,
+        Rts,
+        &[QpType::Uc, QpType::XrcSend],
+        "",
+        "CS AC ALT MIG",
+    ),
     (Rts, Rts, &[QpType::Ud, QpType::Gsi], "", "CS QK"),
     (Rts, Sqd, &QpType::ALL, "", "SQDN"),
-    (Sqd, Rts, &[QpType::Rc], "", "CS ALT AC RNT MIG"),
-    (Sqd, Rts, &[QpType::Uc], "", "CS ALT AC MIG"),
+    (
+        Sqd,
+        Rts,
+        &[QpType::Rc, QpType::XrcRecv],
+        "",
+        "CS ALT AC RNT MIG",
+    ),
+    (
+        Sqd,
+        Rts,
+        &[QpType::Uc, QpType::XrcSend],
+        "",
+        "CS ALT AC MIG",
+    ),
     (Sqd, Rts, &[QpType::Ud, QpType::Gsi], "", "CS QK"),
     (
         Sqd,
@@ -72,6 +118,20 @@ const ROWS: &[Row] = &[
         &[QpType::Rc],
         "",
         "PO AV TO RC RR MR MD ALT AC PK RNT MIG",
+    ),
+    (
+        Sqd,
+        Sqd,
+        &[QpType::XrcSend],
+        "",
+        "PO AV TO RC RR MR ALT AC PK MIG",
+    ),
+    (
+        Sqd,
+        Sqd,
+        &[QpType::XrcRecv],
+        "",
+        "PO AV TO MD ALT AC PK RNT MIG",
     ),
     (Sqd, Sqd, &[QpType::Uc], "", "AV ALT AC PK MIG"),
     (Sqd, Sqd, &[QpType::Ud, QpType::Gsi], "", "PK QK"),
@@ -101,6 +161,7 @@ fn all() -> impl Iterator<Item = (QpType, QpState, QpState)> {
 
 #[test]
 fn the_table_is_the_specifications() {
+    // proves: xrc-9
     for (qp_type, from, to) in all() {
         assert_eq!(
             transition(qp_type, from, to),

@@ -10,7 +10,6 @@ use crate::limits::MAX_MSG_BYTES;
 use crate::mem::{Access, KeyFault};
 use crate::num::Psn;
 use crate::qp::Qp;
-use crate::qp::attr::QpType;
 use crate::qp::flush::Cause;
 use crate::qp::window::packets_of;
 use crate::wire::{Feth, Packet, Verb};
@@ -52,7 +51,7 @@ impl Qp {
             // rule: roce-114
             self.rsp.msn = self.rsp.msn.next();
         }
-        if packet.ack_req() && self.id.kind == QpType::Rc {
+        if packet.ack_req() && self.id.kind.is_reliable() {
             self.ack_due(ctx);
         }
         Ok(())
@@ -83,7 +82,9 @@ impl Qp {
         self.rsp.message = None;
         let invalidated = packet.ieth();
         if let Some(key) = invalidated
-            && let Err(fault) = ctx.regions.remote_invalidate(key, self.id.pd, self.id.qpn)
+            && let Err(fault) = ctx
+                .regions
+                .remote_invalidate(key, self.domain(), self.id.qpn)
         {
             self.refuse_invalidate(ctx, packet, AeCode(fault.ae_code()));
             return Ok(());
@@ -120,7 +121,7 @@ impl Qp {
                         .regions
                         .check_remote(
                             reth.rkey,
-                            self.id.pd,
+                            self.domain(),
                             self.id.qpn,
                             Access::REMOTE_WRITE,
                             reth.addr,
@@ -184,7 +185,7 @@ impl Qp {
                 .regions
                 .check_remote(
                     reth.rkey,
-                    self.id.pd,
+                    self.domain(),
                     self.id.qpn,
                     Access::REMOTE_READ,
                     reth.addr,
@@ -222,7 +223,7 @@ impl Qp {
             .regions
             .check_remote(
                 eth.rkey,
-                self.id.pd,
+                self.domain(),
                 self.id.qpn,
                 Access::REMOTE_ATOMIC,
                 eth.addr,
@@ -262,7 +263,7 @@ impl Qp {
             .regions
             .check_remote(
                 reth.rkey,
-                self.id.pd,
+                self.domain(),
                 self.id.qpn,
                 Access::REMOTE_WRITE,
                 reth.addr,
@@ -286,7 +287,7 @@ impl Qp {
         let whole = packet
             .feth()
             .is_some_and(|feth| feth.selectivity == Feth::REGION);
-        let (key, pd, qpn) = (reth.rkey, self.id.pd, self.id.qpn);
+        let (key, pd, qpn) = (reth.rkey, self.domain(), self.id.qpn);
         if whole {
             ctx.regions.check_whole(key, pd, qpn, need)
         } else {

@@ -1,8 +1,8 @@
 //! The responder: requests in, memory and completions changed, responses out.
 //!
 //! ```text
-//! on_request ─► check_psn ─► check_sequence ─► check_rights ─► check_resources ─► check_length
-//!            ─► check_target (key → grant) ─► execute ─► response due
+//! on_request ─► check_psn ─► check_sequence ─► check_xrc ─► check_rights ─► check_resources
+//!            ─► check_length ─► check_target (key → grant) ─► execute ─► response due
 //! ```
 //!
 //! The order is that of the specification, one function a check, each taking what the one before
@@ -13,9 +13,11 @@ mod execute;
 mod recv;
 mod reply;
 mod ud;
+mod xrc;
 
 pub(crate) use recv::Recv;
 pub(crate) use reply::Replies;
+use xrc::XrcTarget;
 
 use super::Qp;
 use super::attr::{QpState, QpType};
@@ -89,6 +91,8 @@ pub(crate) struct Responder {
     pub(crate) message: Option<Message>,
     /// Receive WQE taken for it.
     pub(crate) recv: Recv,
+    /// XRC target: the shared receive queue that the present message names, and its domain.
+    xrc: Option<XrcTarget>,
     /// When the sequence NAK for the present gap was sent.
     nak_sent: Option<Instant>,
     /// An RNR NAK is pending for the expected PSN: no sequence NAKs.
@@ -106,6 +110,7 @@ impl Responder {
             msn: Msn::default(),
             message: None,
             recv: Recv::default(),
+            xrc: None,
             nak_sent: None,
             rnr_pending: false,
             fatal: None,
@@ -139,7 +144,7 @@ impl Qp {
         }
         self.note_established(ctx);
         if let Err(fault) = self.serve(ctx, packet) {
-            if self.id.kind == QpType::Rc {
+            if self.id.kind.is_reliable() {
                 self.refuse(ctx, packet, fault);
             } else {
                 self.abandon_message(ctx, packet, fault);
@@ -152,6 +157,7 @@ impl Qp {
             return Ok(());
         }
         self.check_sequence(packet)?;
+        self.check_xrc(ctx, packet)?;
         self.check_rights(packet)?;
         self.check_resources(ctx, packet)?;
         self.check_length(packet)?;
@@ -171,7 +177,7 @@ impl Qp {
             self.rsp.replies.forget_nak();
             return Ok(true);
         }
-        if self.id.kind != QpType::Rc {
+        if !self.id.kind.is_reliable() {
             return self.resync(ctx, packet);
         }
         if distance < 0 {
@@ -299,7 +305,10 @@ impl Qp {
             self.rsp.fatal = Some((psn, syndrome, ctx.now.after(FATAL_GRACE_NS)));
         }
         // What breaks the order of messages, or is not enabled, is the receive side's. [E810 5.6]
-        let order = fault == Fault::Invalid(AeCode::RDMAP_ROE_UNEXPECTED_OPCODE);
+        let order = matches!(
+            fault,
+            Fault::Invalid(AeCode::RDMAP_ROE_UNEXPECTED_OPCODE | AeCode::XRC_DOMAIN_VIOLATION)
+        );
         let source = if order || packet.info().verb == Verb::Send {
             AeSource::RQ
         } else {

@@ -8,7 +8,9 @@ use crate::hw::rwqe::RqCmd;
 use crate::mem::{Access, KeyFault};
 use crate::num::Rkey;
 use crate::obj::srq::Taken;
+use crate::obj::table::Slot;
 use crate::qp::Qp;
+use crate::qp::attr::QpType;
 use crate::wire::Packet;
 
 /// The receive WQE in use.
@@ -32,10 +34,17 @@ pub(crate) struct RecvDone {
 }
 
 impl Qp {
+    /// The shared queue that receives come from, if one is known.
+    #[inline]
+    fn receives(&self) -> Option<Slot> {
+        self.id.srq.or_else(|| self.rsp.xrc.map(|xrc| xrc.srq))
+    }
+
     /// Takes the next receive WQE.
     pub(crate) fn take_recv(&mut self, ctx: &mut Ctx<'_>) -> Result<(), Fault> {
+        let srq = self.receives();
         let recv = &mut self.rsp.recv;
-        let parsed = match self.id.srq {
+        let parsed = match srq {
             Some(slot) => match ctx.srqs.take(ctx.events, slot, &mut recv.cmd) {
                 Taken::Empty => None,
                 Taken::Entry { wqe_index } => {
@@ -79,7 +88,7 @@ impl Qp {
         if offset + bytes.len() as u64 > recv.room {
             return Err(Fault::TooLong);
         }
-        let (regions, pd) = (&*ctx.regions, self.id.pd);
+        let (regions, pd) = (&*ctx.regions, self.domain());
         let mut from = 0usize;
         crate::mem::sge::for_each_piece(
             recv.cmd.sges.as_slice(),
@@ -128,18 +137,28 @@ impl Qp {
         ctx: &mut Ctx<'_>,
         mut cqe: CqeInfo,
     ) -> Result<(), Fault> {
-        if self.id.srq.is_some() {
-            cqe.srq_wr_id = Some(self.rsp.recv.cmd.wr_id);
-        }
         self.rsp.recv.taken = false;
+        let mut cq = self.id.recv_cq;
+        if let Some(srq) = self.receives() {
+            cqe.srq_wr_id = Some(self.rsp.recv.cmd.wr_id);
+            if self.rsp.xrc.is_some() {
+                // rule: xrc-5
+                let Some((home, context)) = ctx.srqs.xrc_home(srq) else {
+                    // The queue is gone, and with it whoever waits for its receives.
+                    return Ok(());
+                };
+                (cq, cqe.context) = (home, context);
+            }
+        }
         ctx.cqs
-            .post(ctx.events, self.id.recv_cq, &cqe, ctx.now)
+            .post(ctx.events, cq, &cqe, ctx.now)
             .map_err(|_| Fault::Overrun)
     }
 
     /// One flush CQE stands for everything in the receive queue. With a shared queue only a WQE
     /// already taken is flushed, and the driver learns that no more will be.
     // rule: roce-142
+    // rule: xrc-8
     pub(crate) fn flush_rq(&mut self, ctx: &mut Ctx<'_>, code: FlushCode) -> bool {
         let taken = self.rsp.recv.taken;
         if self.id.srq.is_some() {
@@ -153,6 +172,15 @@ impl Qp {
                 crate::hw::aeqe::AeSource::NONE,
                 0,
             );
+            return taken;
+        }
+        if self.id.kind == QpType::XrcRecv {
+            // The queues of the domain serve other targets too, so no event says that this one has
+            // stopped.
+            if taken {
+                let cqe = CqeInfo::flush(false, self.id.qpn, self.id.cookie, 0, code);
+                let _ = self.post_recv_cqe(ctx, cqe);
+            }
             return taken;
         }
         self.rsp.recv.taken = false;

@@ -358,6 +358,7 @@ impl Qp {
         payload: Payload<'_>,
         mark: u64,
     ) -> bool {
+        emit.bth.opcode = self.in_class(emit.bth.opcode);
         emit.bth.pkey = self.conn.pkey;
         let Some(path) = self.conn.path.and_then(|id| ctx.paths.get(id)) else {
             return true;
@@ -449,6 +450,7 @@ impl Qp {
         (at, len): (u64, u64),
         mark: u64,
     ) -> Option<bool> {
+        emit.bth.opcode = self.in_class(emit.bth.opcode);
         emit.bth.pkey = self.conn.pkey;
         let mark = (self.id.slot, MarkKind::Response(mark));
         let Some(path) = self.conn.path.and_then(|id| ctx.paths.get(id)) else {

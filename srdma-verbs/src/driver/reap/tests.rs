@@ -1,7 +1,7 @@
 //! The poll algorithm against entries written by the device's end of the ring.
 
 use super::*;
-use crate::driver::shared::{SrqShared, qp_context};
+use crate::driver::shared::{Receives, SrqShared, qp_context};
 use crate::driver::track::{SqRecord, SqTrack};
 use srdma_core::mem::HostBuf;
 use srdma_core::num::{Psn, SrqId};
@@ -27,7 +27,7 @@ fn bench(slots: u32) -> Bench {
 }
 
 fn qp(qpn: u32, qp_type: QpType) -> Arc<QpShared> {
-    let receives = Ok(RqTrack::new(HostBuf::new(64).unwrap().words(), 1));
+    let receives = Receives::Own(RqTrack::new(HostBuf::new(64).unwrap().words(), 1));
     let track = SqTrack::new(HostBuf::new(16 * 512).unwrap().words());
     Arc::new(QpShared::new(
         Qpn::new(qpn),
@@ -209,7 +209,7 @@ fn receives_of_a_shared_queue_bring_their_id_along() {
     let mut bench = bench(16);
     let srq = Arc::new(SrqShared::new(SrqId(3), Weak::new()));
     let track = SqTrack::new(HostBuf::new(16 * 512).unwrap().words());
-    let shared = Err(Arc::clone(&srq));
+    let shared = Receives::Shared(Arc::clone(&srq));
     let qp = Arc::new(QpShared::new(
         Qpn::new(77),
         QpType::Rc,
