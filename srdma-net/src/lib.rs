@@ -42,3 +42,4 @@ pub mod wire_link;
 pub use engine::{Engine, EngineConfig, Transport};
 pub use error::NetError;
 pub use sys::eventfd::EventFd;
+pub use sys::memory::{ProcessMemory, check_range};

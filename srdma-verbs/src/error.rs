@@ -11,7 +11,7 @@ use crate::device::ConfigError;
 use core::fmt;
 use srdma_core::hw::cqp::CqpMinor;
 use srdma_core::hw::wqe::WqeError;
-use srdma_core::mem::{AccessFault, HostFault};
+use srdma_core::mem::{AccessFault, HostFault, KeyFault};
 use srdma_core::qp::attr::{AttrError, AttrMask, QpState, QpType};
 use srdma_net::NetError;
 
@@ -228,6 +228,15 @@ pub enum Reason {
     /// The device refused the command.
     #[error("the device refused: {0:?}")]
     Refused(CqpMinor),
+    /// A region of device memory whose addresses would not count from 0.
+    #[error("regions of device memory are zero based")]
+    NotZeroBased,
+    /// A key does not open the memory it was used for.
+    #[error(transparent)]
+    Key(#[from] KeyFault),
+    /// This device, or the system it runs on, does not have that.
+    #[error("not supported")]
+    Unsupported,
     /// The device did not answer a command.
     #[error("the device does not answer")]
     Timeout,
@@ -243,9 +252,12 @@ impl Reason {
             Self::Net(error) => net_errno(error),
             Self::Io(error) => error.raw_os_error().unwrap_or(libc::EIO),
             Self::Host(HostFault::OutOfMemory) | Self::Full | Self::Exhausted => libc::ENOMEM,
+            Self::Host(HostFault::Absent) => libc::EFAULT,
             Self::Busy => libc::EBUSY,
             Self::WouldBlock | Self::NoXrcd => libc::EAGAIN,
             Self::Refused(minor) => refusal_errno(*minor),
+            Self::Key(fault) => key_errno(*fault),
+            Self::Unsupported => libc::EOPNOTSUPP,
             Self::Timeout => libc::ETIMEDOUT,
             _ => libc::EINVAL,
         }
@@ -254,6 +266,15 @@ impl Reason {
     /// The error of `verb` for this reason.
     pub(crate) const fn of(self, verb: &'static str) -> Error {
         Error::new(verb, self)
+    }
+}
+
+/// What C calls a wrong key.
+const fn key_errno(fault: KeyFault) -> i32 {
+    match fault {
+        KeyFault::BadPd | KeyFault::Rights | KeyFault::BadQp => libc::EPERM,
+        KeyFault::Bounds | KeyFault::Wrap | KeyFault::Absent => libc::EFAULT,
+        _ => libc::ENOENT,
     }
 }
 

@@ -66,7 +66,8 @@
 //! | file | what |
 //! |---|---|
 //! | `device`, `context` | finding, opening, querying |
-//! | `buffer`, `mr`, `mw`, `pd`, `ah`, `path` | memory, windows, domains, addresses |
+//! | `buffer`, `mr`, `dm`, `advise`, `mw` | memory and windows |
+//! | `pd`, `ah`, `path` | domains, addresses |
 //! | `cq`, `cq_life`, `channel`, `wc`, `async_event` | completions and events |
 //! | `qp_build`, `qp`, `qp_modify`, `qp_attr`, `endpoint`, `srq` | queue pairs |
 //! | `post`, `wr`, `post_any`, `post_recv` | posting |
@@ -74,6 +75,7 @@
 
 #![deny(unsafe_code)]
 
+mod advise;
 mod ah;
 mod async_event;
 mod buffer;
@@ -82,6 +84,7 @@ mod context;
 mod cq;
 mod cq_life;
 mod device;
+mod dm;
 #[allow(
     unsafe_code,
     reason = "`driver::alloc` is the corner where it may stand"
@@ -107,6 +110,7 @@ mod wc;
 mod wr;
 mod xrc;
 
+pub use advise::Advice;
 pub use ah::Ah;
 pub use async_event::{AsyncEvent, AsyncKind, Element};
 pub use buffer::{Buffer, IntoBuffer};
@@ -116,6 +120,7 @@ pub use cq::{Cq, CqBuilder, MAX_CQE, Poll};
 pub use device::{
     ConfigError, ConfigFault, DeviceConfig, DeviceInfo, devices, offered_devices, open,
 };
+pub use dm::{Dm, MAX_DM_BYTES};
 pub use driver::alloc::{RingAlloc, RingBlock};
 pub use endpoint::QpEndpoint;
 pub use error::{Arg, Error, Reason, Result};
@@ -138,7 +143,7 @@ pub use srdma_core::hca::counters::Counters;
 pub use srdma_core::hw::Sge;
 pub use srdma_core::hw::cqp::CqpMinor;
 pub use srdma_core::hw::wqe::WqeError;
-pub use srdma_core::mem::{Access, AccessFault, HostFault};
+pub use srdma_core::mem::{Access, AccessFault, HostFault, KeyFault};
 pub use srdma_core::num::{CqId, Lkey, PdId, Pkey, Psn, Qkey, Qpn, Rkey, SrqId, XrcdId};
 pub use srdma_core::obj::arm::ArmModel;
 pub use srdma_core::obj::port::{Gid, LinkState, Mtu};

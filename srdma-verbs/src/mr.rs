@@ -11,15 +11,18 @@
 //! with a completion.
 
 use crate::buffer::{Buffer, IntoBuffer};
+use crate::dm::DmUse;
 use crate::driver::Driver;
+use crate::driver::alloc::program_range;
 use crate::error::{Reason, Result};
 use crate::pd::Pd;
 use core::ops::{Bound, RangeBounds};
 use core::sync::atomic::Ordering;
 use srdma_core::hw::CqpCmd;
 use srdma_core::hw::cqp::{DeallocStag, RegMr, StagKind};
-use srdma_core::mem::{Access, HostRange, Sge};
+use srdma_core::mem::{Access, HostRange, Nowhere, Sge};
 use srdma_core::num::{Lkey, Rkey};
+use std::sync::Arc;
 
 /// Bytes that a region can have: what an address can count.
 pub const MAX_MR_BYTES: u64 = 1 << 63;
@@ -36,6 +39,8 @@ pub struct Mr {
     live: bool,
     /// The index is ours.
     held: bool,
+    /// What it is a part of, if that is device memory.
+    pub(crate) dm: Option<DmUse>,
 }
 
 /// What [`Mr::rereg`] changes; what is not set stays.
@@ -43,7 +48,7 @@ pub struct Mr {
 pub struct Rereg {
     pd: Option<Pd>,
     access: Option<Access>,
-    buffer: Option<Buffer>,
+    pub(crate) memory: Option<(HostRange, u64)>,
 }
 
 impl Rereg {
@@ -70,7 +75,7 @@ impl Rereg {
     /// Changes the memory; the address is the new buffer's.
     #[must_use]
     pub fn buffer(mut self, buffer: &Buffer) -> Self {
-        self.buffer = Some(buffer.clone());
+        self.memory = Some((buffer.range.clone(), buffer.range.addr()));
         self
     }
 }
@@ -100,6 +105,7 @@ impl Mr {
                 access,
                 live: true,
                 held: true,
+                dm: None,
             }),
             Err(reason) => {
                 driver.ids.stag.give(index);
@@ -229,13 +235,14 @@ impl Mr {
             return Err(Reason::Foreign.of(VERB));
         }
         let access = change.access.unwrap_or(self.access);
-        access
-            .check()
-            .map_err(|fault| Reason::Access(fault).of(VERB))?;
-        let (range, va) = match change.buffer {
-            Some(buffer) => (buffer.range.clone(), buffer.range.addr()),
-            None => (self.range.clone(), self.va),
+        let moved = change.memory.is_some();
+        let (range, va) = match change.memory {
+            Some((promised, va)) => (program_range(&promised, access), va),
+            // What is asked for at every use is asked for from here on as well.
+            None if self.range.is_paged() => (Ok(self.range.clone()), self.va),
+            None => (program_range(&self.range, access), self.va),
         };
+        let range = range.map_err(|reason| reason.of(VERB))?;
         self.release().map_err(|reason| reason.of(VERB))?;
         let va = if access.contains(Access::ZERO_BASED) {
             0
@@ -246,7 +253,16 @@ impl Mr {
         register(pd.driver(), &pd, &range, stag, va, access).map_err(|reason| reason.of(VERB))?;
         (self.pd, self.range, self.stag, self.va, self.access) = (pd, range, stag, va, access);
         self.live = true;
+        if moved {
+            self.dm = None;
+        }
         Ok(())
+    }
+
+    /// False after a [`Self::rereg`] that took the region away.
+    #[must_use]
+    pub const fn is_registered(&self) -> bool {
+        self.live
     }
 
     /// Deregisters. Fails while windows are bound to the region, and then it stays registered
@@ -337,6 +353,13 @@ impl Pd {
         let range = memory.into_buffer()?.range;
         let va = range.addr();
         Mr::create(self, range, va, access)
+    }
+
+    /// A region of the largest length that is nowhere: what is sent from it is zeros, what is
+    /// received into it is forgotten. For parts of messages that nobody wants; local use only.
+    pub fn alloc_null_mr(&self) -> Result<Mr> {
+        let range = HostRange::paged(0, usize::MAX, Arc::new(Nowhere::default()));
+        Mr::create(self, range, 0, Access::LOCAL_WRITE)
     }
 
     /// As [`Self::register`], but peers and work requests know the first byte as `va`.

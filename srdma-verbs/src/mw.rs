@@ -113,6 +113,18 @@ impl Mw {
     /// Binds a type 1 window with a work request of its own on `qp`, and gives back the key that
     /// the window will have. The completion of `id` says whether it worked.
     pub fn bind(&self, qp: &Qp, id: WrId, info: &BindInfo<'_>, signaled: bool) -> Result<Rkey> {
+        self.bind_after(qp, id, info, signaled, false)
+    }
+
+    /// As [`Self::bind`]; with `fence`, not before all READs and atomics posted earlier are done.
+    pub fn bind_after(
+        &self,
+        qp: &Qp,
+        id: WrId,
+        info: &BindInfo<'_>,
+        signaled: bool,
+        fence: bool,
+    ) -> Result<Rkey> {
         const VERB: &str = "bind_mw";
         if self.kind != MwType::One {
             return Err(Reason::IncompleteWr.of(VERB));
@@ -120,8 +132,9 @@ impl Mw {
         let rkey = self.next_rkey();
         let mut batch = qp.post_send();
         let mut wr = batch.bind_mw1(id, self, info, rkey);
-        if signaled {
-            wr = wr.signaled();
+        wr = wr.signaled_if(signaled);
+        if fence {
+            wr = wr.fence();
         }
         drop(wr);
         batch.ring().map_err(|error| error.into_reason().of(VERB))?;

@@ -100,7 +100,9 @@ impl From<HostFault> for Refusal {
     fn from(fault: HostFault) -> Self {
         Self(match fault {
             HostFault::OutOfMemory => CqpMinor::NO_ROOM,
-            HostFault::OutOfRange | HostFault::Misaligned => CqpMinor::INVALID_MEMORY,
+            HostFault::OutOfRange | HostFault::Misaligned | HostFault::Absent => {
+                CqpMinor::INVALID_MEMORY
+            }
         })
     }
 }

@@ -29,8 +29,8 @@ use crate::hca::ctx::{Ctx, ReadCredit, Turn};
 use crate::hca::events::Events;
 use crate::hca::peer::PeerTable;
 use crate::hca::timer::Timers;
-use crate::mem::{HostFault, HostMap, MrTable};
-use crate::num::{MsixVector, Qpn};
+use crate::mem::{Access, HostFault, HostMap, KeyFault, MrTable, Sge};
+use crate::num::{MsixVector, PdId, Qpn};
 use crate::obj::ah::AhTable;
 use crate::obj::cq::CqTable;
 use crate::obj::mcast::McastTable;
@@ -147,6 +147,19 @@ impl Hca {
     /// The memory that commands may name.
     pub const fn host_mut(&mut self) -> &mut HostMap {
         &mut self.dev.host
+    }
+
+    /// Checks that a work request of domain `pd` may use an entry, for writing if `write`; with
+    /// `fault`, memory that may be absent is made ready.
+    pub fn prefetch(&self, pd: PdId, sge: &Sge, write: bool, fault: bool) -> Result<(), KeyFault> {
+        let need = if write {
+            Access::LOCAL_WRITE
+        } else {
+            Access::LOCAL_READ
+        };
+        let regions = &self.dev.regions;
+        let grant = regions.check_local(sge.lkey, pd, need, sge.addr, sge.len)?;
+        if fault { grant.prefetch(write) } else { Ok(()) }
     }
 
     /// The port: GIDs, link, MTU.

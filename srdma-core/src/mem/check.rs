@@ -150,8 +150,8 @@ impl Region {
         let (Ok(at), Ok(bytes)) = (usize::try_from(offset), usize::try_from(len)) else {
             return Err(KeyFault::Bounds);
         };
-        let span = self.range.span(at, bytes).map_err(|_| KeyFault::Bounds)?;
-        Ok(Grant::new(span, region, window, offset))
+        let memory = self.range.window(at, bytes).map_err(|_| KeyFault::Bounds)?;
+        Ok(Grant::new(memory, region, window, offset))
     }
 }
 

@@ -21,6 +21,9 @@ pub enum HostFault {
     /// A word access at an address that is no multiple of eight.
     #[error("address is not a multiple of 8")]
     Misaligned,
+    /// Nothing is mapped there, or it does not allow this access.
+    #[error("no memory at that address, or not for this access")]
+    Absent,
 }
 
 /// Why a key does not open the memory it was used for.
@@ -54,6 +57,9 @@ pub enum KeyFault {
     /// Address plus length passes 2^64.
     #[error("address plus length wraps around")]
     Wrap,
+    /// The region is on demand, and nothing is mapped there, or not for this access.
+    #[error("no memory behind the region at this address")]
+    Absent,
     /// Key 0, which only privileged queue pairs may use.
     #[error("key 0 needs a privileged queue pair")]
     ZeroStag,
@@ -65,7 +71,7 @@ impl KeyFault {
     pub const fn ae_code(self) -> u16 {
         match self {
             Self::Unallocated => 0x0102,
-            Self::Invalid => 0x0103,
+            Self::Invalid | Self::Absent => 0x0103,
             Self::BadQp => 0x0104,
             Self::BadPd => 0x0105,
             Self::BadKey => 0x0106,

@@ -8,10 +8,10 @@
 //!
 //! What this does *not* do: check keys; only `mr.rs` makes grants.
 
+use super::fault::KeyFault;
 use super::host::Span;
+use super::pager::{AtomicStep, Pager};
 use crate::obj::table::Slot;
-use crate::tx::Seg;
-use core::sync::atomic::Ordering;
 
 /// What a use of registered memory was checked for, to store across packets. No pointers.
 ///
@@ -45,7 +45,9 @@ impl Claim {
 /// A checked part of a region for one use. The only way to touch registered memory.
 #[derive(Copy, Clone, Debug)]
 pub struct Grant<'a> {
+    /// Only an address and a length, if `pager` must be asked.
     span: Span<'a>,
+    pager: Option<&'a dyn Pager>,
     region: Slot,
     window: Slot,
     offset: u64,
@@ -53,9 +55,16 @@ pub struct Grant<'a> {
 
 impl<'a> Grant<'a> {
     /// Only the checks of the table make grants.
-    pub(super) const fn new(span: Span<'a>, region: Slot, window: Slot, offset: u64) -> Self {
+    #[inline]
+    pub(super) const fn new(
+        (span, pager): (Span<'a>, Option<&'a dyn Pager>),
+        region: Slot,
+        window: Slot,
+        offset: u64,
+    ) -> Self {
         Self {
             span,
+            pager,
             region,
             window,
             offset,
@@ -75,18 +84,23 @@ impl<'a> Grant<'a> {
         self.span.is_empty()
     }
 
-    /// The memory itself, bounded: for gather lists and checksums.
+    /// The memory itself, bounded: for gather lists and checksums. `None` where memory may be
+    /// absent: such bytes have to be copied out.
     #[inline]
     #[must_use]
-    pub const fn span(&self) -> Span<'a> {
-        self.span
+    pub const fn span(&self) -> Option<Span<'a>> {
+        match self.pager {
+            None => Some(self.span),
+            Some(_) => None,
+        }
     }
 
-    /// The memory as an entry of a gather list.
-    #[inline]
-    #[must_use]
-    pub fn seg(&self) -> Seg<'a> {
-        self.span.seg()
+    /// Makes memory that may be absent ready for use.
+    pub fn prefetch(&self, write: bool) -> Result<(), KeyFault> {
+        let ready = self
+            .pager
+            .is_none_or(|pager| pager.prefetch(self.span.addr(), self.span.len() as u64, write));
+        if ready { Ok(()) } else { Err(KeyFault::Absent) }
     }
 
     /// Puts payload in at `offset`, the end of it last.
@@ -99,8 +113,31 @@ impl<'a> Grant<'a> {
     ///
     /// If the bytes do not fit: lengths are checked before.
     #[inline]
-    pub fn place(&self, offset: usize, bytes: &[u8]) {
-        self.span.copy_in_ordered(offset, bytes);
+    pub fn place(&self, offset: usize, bytes: &[u8]) -> Result<(), KeyFault> {
+        match self.pager {
+            None => {
+                self.span.copy_in_ordered(offset, bytes);
+                Ok(())
+            }
+            Some(pager) => self.place_paged(pager, offset, bytes),
+        }
+    }
+
+    /// As `place`, where memory may be absent: the last word in a step of its own.
+    #[cold]
+    fn place_paged(&self, pager: &dyn Pager, offset: usize, bytes: &[u8]) -> Result<(), KeyFault> {
+        let part = self.slice(offset, bytes.len()).ok_or(KeyFault::Bounds)?;
+        let addr = part.span.addr();
+        let end = addr.wrapping_add(bytes.len() as u64);
+        let over = usize::try_from(end % 8).unwrap_or(0);
+        let tail = bytes.len().min(if over == 0 { 8 } else { over });
+        let (body, tail) = bytes.split_at(bytes.len() - tail);
+        let after = addr.wrapping_add(body.len() as u64);
+        if (body.is_empty() || pager.write(addr, body)) && pager.write(after, tail) {
+            Ok(())
+        } else {
+            Err(KeyFault::Absent)
+        }
     }
 
     /// Takes payload out from `offset`, filling `bytes`.
@@ -109,8 +146,17 @@ impl<'a> Grant<'a> {
     ///
     /// If the bytes leave the grant: lengths are checked before.
     #[inline]
-    pub fn copy_out(&self, offset: usize, bytes: &mut [u8]) {
-        self.span.copy_out(offset, bytes);
+    pub fn copy_out(&self, offset: usize, bytes: &mut [u8]) -> Result<(), KeyFault> {
+        let Some(pager) = self.pager else {
+            self.span.copy_out(offset, bytes);
+            return Ok(());
+        };
+        let part = self.slice(offset, bytes.len()).ok_or(KeyFault::Bounds)?;
+        if pager.read(part.span.addr(), bytes) {
+            Ok(())
+        } else {
+            Err(KeyFault::Absent)
+        }
     }
 
     /// The part of `len` bytes at `offset`; `None` if it is not inside.
@@ -138,35 +184,21 @@ impl<'a> Grant<'a> {
         }
     }
 
-    /// Compare and swap of the first eight bytes, in host order: the value before.
+    /// One atomic step on the first eight bytes, in host order: the value before. `Ok(None)` if the
+    /// memory is shorter or not aligned to eight.
     ///
-    /// `None` if the memory is shorter or not aligned to eight. One atomic step against every
-    /// other RDMA atomic and against the program's own atomics.     [IBTA 9.4.5]
-    #[must_use]
-    pub fn compare_swap(&self, expected: u64, new: u64) -> Option<u64> {
+    /// One step against every other RDMA atomic and against the program's own atomics.
+    /// [IBTA 9.4.5]
+    pub fn atomic(&self, step: AtomicStep) -> Result<Option<u64>, KeyFault> {
         // rule: roce-112
-        let word = self.span.atomic()?;
-        match word.compare_exchange(expected, new, Ordering::SeqCst, Ordering::SeqCst) {
-            Ok(before) | Err(before) => Some(before),
+        if let Some(pager) = self.pager {
+            if self.len() < 8 || !self.span.addr().is_multiple_of(8) {
+                return Ok(None);
+            }
+            let before = pager.atomic(self.span.addr(), step);
+            return before.map(Some).ok_or(KeyFault::Absent);
         }
-    }
-
-    /// Adds to the first eight bytes, in host order, modulo 2^64: the value before.
-    ///
-    /// `None` if the memory is shorter or not aligned to eight.
-    #[must_use]
-    pub fn fetch_add(&self, addend: u64) -> Option<u64> {
-        // rule: roce-112
-        Some(self.span.atomic()?.fetch_add(addend, Ordering::SeqCst))
-    }
-
-    /// Writes eight bytes in one step, in the order given; `None` if short or not aligned.
-    #[must_use]
-    pub fn atomic_write(&self, bytes: [u8; 8]) -> Option<()> {
-        self.span
-            .atomic()?
-            .store(u64::from_ne_bytes(bytes), Ordering::SeqCst);
-        Some(())
+        Ok(self.span.atomic().map(|word| step.run(word)))
     }
 }
 

@@ -21,6 +21,8 @@ mod span;
 pub use super::fault::HostFault;
 pub use span::Span;
 
+use super::pager::Pager;
+
 use core::fmt;
 use core::ptr::NonNull;
 use std::alloc::{Layout, alloc_zeroed, dealloc};
@@ -135,7 +137,7 @@ impl HostBuf {
         HostRange {
             base: self.base,
             len: self.len,
-            keep: Some(Arc::clone(self)),
+            keep: Keep::Buffer(Arc::clone(self)),
         }
     }
 
@@ -169,7 +171,18 @@ impl Drop for HostBuf {
 pub struct HostRange {
     base: *mut u8,
     len: usize,
-    keep: Option<Arc<HostBuf>>,
+    keep: Keep,
+}
+
+/// What makes the promise of a range true.
+#[derive(Clone)]
+enum Keep {
+    /// Whoever made it.
+    Promise,
+    /// The buffer that it is part of.
+    Buffer(Arc<HostBuf>),
+    /// Nothing: every use asks, and the pointer is only an address.
+    Asked(Arc<dyn Pager>),
 }
 
 // SAFETY: why needed: raw pointer. Why sound: the memory is either kept alive by `keep` or promised
@@ -185,7 +198,7 @@ impl HostRange {
         Self {
             base: core::ptr::null_mut(),
             len: 0,
-            keep: None,
+            keep: Keep::Promise,
         }
     }
 
@@ -201,7 +214,47 @@ impl HostRange {
         Self {
             base,
             len,
-            keep: None,
+            keep: Keep::Promise,
+        }
+    }
+
+    /// Addresses that `pager` is asked about at every use: they may hold memory or not.
+    #[must_use]
+    pub fn paged(addr: u64, len: usize, pager: Arc<dyn Pager>) -> Self {
+        let addr = usize::try_from(addr).unwrap_or(usize::MAX);
+        Self {
+            base: core::ptr::without_provenance_mut(addr),
+            len,
+            keep: Keep::Asked(pager),
+        }
+    }
+
+    /// Who is asked about the memory, if it is not simply there.
+    #[inline]
+    fn pager(&self) -> Option<&dyn Pager> {
+        match &self.keep {
+            Keep::Asked(pager) => Some(&**pager),
+            Keep::Promise | Keep::Buffer(_) => None,
+        }
+    }
+
+    /// True for a part of a buffer, which the range keeps alive.
+    #[must_use]
+    pub const fn is_owned(&self) -> bool {
+        matches!(self.keep, Keep::Buffer(_))
+    }
+
+    /// True if the memory may be absent, and is asked for at every use.
+    #[must_use]
+    pub const fn is_paged(&self) -> bool {
+        matches!(self.keep, Keep::Asked(_))
+    }
+
+    /// An error where the memory is not simply there.
+    fn direct(&self) -> Result<(), HostFault> {
+        match self.pager() {
+            Some(_) => Err(HostFault::Absent),
+            None => Ok(()),
         }
     }
 
@@ -235,6 +288,7 @@ impl HostRange {
 
     /// The whole range as 64-bit words; its address must be a multiple of eight.
     pub fn words(&self) -> Result<HostWords, HostFault> {
+        self.direct()?;
         if !self.addr().is_multiple_of(8) {
             return Err(HostFault::Misaligned);
         }
@@ -242,34 +296,57 @@ impl HostRange {
         Ok(HostWords {
             base: self.base.cast(),
             words: self.len / 8,
-            _keep: self.keep.clone(),
+            _keep: match &self.keep {
+                Keep::Buffer(buf) => Some(Arc::clone(buf)),
+                Keep::Promise | Keep::Asked(_) => None,
+            },
         })
     }
 
     /// Copies `bytes` into the range at `offset`.
     pub fn write(&self, offset: usize, bytes: &[u8]) -> Result<(), HostFault> {
-        let span = self.span(offset, bytes.len())?;
-        span.copy_in(0, bytes);
+        match self.window(offset, bytes.len())? {
+            (span, None) => span.copy_in(0, bytes),
+            (span, Some(pager)) if pager.write(span.addr(), bytes) => {}
+            _ => return Err(HostFault::Absent),
+        }
         Ok(())
     }
 
     /// Copies out of the range at `offset`, filling `bytes`.
     pub fn read(&self, offset: usize, bytes: &mut [u8]) -> Result<(), HostFault> {
-        let span = self.span(offset, bytes.len())?;
-        span.copy_out(0, bytes);
+        match self.window(offset, bytes.len())? {
+            (span, None) => span.copy_out(0, bytes),
+            (span, Some(pager)) if pager.read(span.addr(), bytes) => {}
+            _ => return Err(HostFault::Absent),
+        }
         Ok(())
     }
 
-    /// The whole range as a window.
+    /// The whole range as a window; empty where memory may be absent.
     #[must_use]
-    pub const fn whole(&self) -> Span<'_> {
-        Span::of(self.base, self.len)
+    pub fn whole(&self) -> Span<'_> {
+        self.span(0, self.len).unwrap_or(Span::empty())
     }
 
-    /// A bounded window for one use, without the reference count.
+    /// A bounded window for one use, without the reference count; an error where memory may be
+    /// absent.
     pub fn span(&self, offset: usize, len: usize) -> Result<Span<'_>, HostFault> {
+        self.direct()?;
         self.check(offset, len)?;
         Ok(Span::of(self.base.wrapping_add(offset), len))
+    }
+
+    /// A bounded window, and who must be asked about it, if somebody must: then the window is only
+    /// an address and a length.
+    #[inline]
+    pub(super) fn window(
+        &self,
+        offset: usize,
+        len: usize,
+    ) -> Result<(Span<'_>, Option<&dyn Pager>), HostFault> {
+        self.check(offset, len)?;
+        Ok((Span::of(self.base.wrapping_add(offset), len), self.pager()))
     }
 
     fn check(&self, offset: usize, len: usize) -> Result<(), HostFault> {

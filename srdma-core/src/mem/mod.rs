@@ -20,6 +20,7 @@ mod invalidate;
 pub mod map;
 pub mod mr;
 pub mod mw;
+pub mod pager;
 pub mod sge;
 
 pub use access::{Access, AccessFault};
@@ -29,4 +30,5 @@ pub use host::{HostBuf, HostFault, HostRange, HostWords, Span};
 pub use map::{HostMap, PblIndex};
 pub use mr::{FastReg, MrTable, Rereg};
 pub use mw::Bind;
+pub use pager::{AtomicStep, Nowhere, Pager};
 pub use sge::{Piece, Sge, SgeClaims};

@@ -195,9 +195,8 @@ impl SgeClaims {
         let mut rest = bytes;
         self.gather(regions, offset, bytes.len(), |grant| {
             let (part, more) = rest.split_at_checked(grant.len()).ok_or(KeyFault::Bounds)?;
-            grant.place(0, part);
             rest = more;
-            Ok(())
+            grant.place(0, part)
         })
     }
 }

@@ -198,7 +198,7 @@ impl Qp {
             |sge, addr, len| {
                 let grant = regions.check_local(sge.lkey, pd, Access::LOCAL_WRITE, addr, len)?;
                 let to = from + len as usize;
-                grant.place(0, bytes.get(from..to).unwrap_or(&[]));
+                grant.place(0, bytes.get(from..to).unwrap_or(&[]))?;
                 from = to;
                 Ok(())
             },

@@ -6,6 +6,7 @@
 use super::Qp;
 use super::attr::QpType;
 use super::flush::Cause;
+use super::gather::Part;
 use super::requester::Step;
 use super::window::{Kind, Local, ReadReq, SendCtx, read_cost};
 use crate::hca::ctx::Ctx;
@@ -13,9 +14,7 @@ use crate::hca::peer::packet_cost;
 use crate::hw::aeqe::AeCode;
 use crate::hw::cqe::FlushCode;
 use crate::hw::wqe::SqOp;
-use crate::limits::MAX_SGE;
-use crate::mem::{Access, KeyFault, MrTable, Sge, Span};
-use crate::num::{PdId, Psn, Qkey, Qpn, SrqId};
+use crate::num::{Psn, Qkey, Qpn, SrqId};
 use crate::obj::ah::{AddressVector, AhFault};
 use crate::time::ack_timeout_ns;
 use crate::tx::TxArena;
@@ -29,42 +28,6 @@ const ACK_EVERY: u32 = 15;
 
 /// What local work takes of a quantum, so that a queue of it ends a turn like any other.
 const LOCAL_COST: u32 = 64;
-
-/// Windows of up to 14 pieces of memory, on the stack.
-pub(crate) struct Pieces<'a> {
-    spans: [Span<'a>; MAX_SGE + 1],
-    count: usize,
-}
-
-impl<'a> Pieces<'a> {
-    pub(crate) fn as_slice(&self) -> &[Span<'a>] {
-        self.spans.get(..self.count).unwrap_or(&[])
-    }
-}
-
-/// The memory behind `[offset, offset + len)` of a message described by `sges`.
-// rule: roce-69
-pub(crate) fn gather<'a>(
-    regions: &'a MrTable,
-    pd: PdId,
-    sges: &[Sge],
-    offset: u64,
-    len: usize,
-) -> Result<Pieces<'a>, KeyFault> {
-    let mut pieces = Pieces {
-        spans: [Span::empty(); MAX_SGE + 1],
-        count: 0,
-    };
-    crate::mem::sge::for_each_piece(sges, offset, len, |sge, addr, piece_len| {
-        let grant = regions.check_local(sge.lkey, pd, Access::LOCAL_READ, addr, piece_len)?;
-        if let Some(slot) = pieces.spans.get_mut(pieces.count) {
-            *slot = grant.span();
-            pieces.count += 1;
-        }
-        Ok(())
-    })?;
-    Ok(pieces)
-}
 
 impl Qp {
     const fn service(&self) -> Service {
@@ -127,14 +90,11 @@ impl Qp {
                     .unwrap_or(&[]);
                 Ok(arena.push(path, mark, &mut emit, Payload::Bytes(part)))
             }
-            None => gather(
-                ctx.regions,
-                self.id.pd,
-                self.req.cmd.sges.as_slice(),
-                offset,
-                len as usize,
-            )
-            .map(|pieces| arena.push(path, mark, &mut emit, Payload::Spans(pieces.as_slice()))),
+            None => {
+                let sges = self.req.cmd.sges.as_slice();
+                let part = Part::new(self.id.pd, sges, offset, len as usize);
+                part.push(ctx.regions, arena, (path, mark), &mut emit)
+            }
         };
         match pushed {
             Ok(true) => {

@@ -13,6 +13,7 @@ mod completer;
 mod emit;
 mod fetch;
 mod flush;
+mod gather;
 mod requester;
 mod responder;
 mod retry;

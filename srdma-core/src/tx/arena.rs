@@ -125,6 +125,8 @@ pub struct TxArena {
     open: Option<OpenRun>,
     next_token: u64,
     packets: u32,
+    /// Payload that cannot be gathered in place, on its way in.
+    pub(crate) copy: Vec<u8>,
     /// GSO limits; the socket side lowers them when the kernel objects.
     pub limits: TxLimits,
 }
@@ -147,6 +149,7 @@ impl TxArena {
             open: None,
             next_token: 0,
             packets: 0,
+            copy: Vec::with_capacity(crate::limits::MAX_MTU),
             limits: TxLimits::default(),
         })
     }

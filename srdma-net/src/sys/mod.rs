@@ -6,6 +6,7 @@
 //! | `gather.rs` | the bytes of gather entries, copied out | registered memory is no slice |
 //! | `sockopt.rs` | options that `socket2` lacks, socket filters | pointers to option values |
 //! | `eventfd.rs` | eventfds | the descriptor comes from a raw call |
+//! | `memory.rs` | memory of this process that may be absent | a word by its address |
 //! | `ppoll.rs` | sleeping on several descriptors | an array of them, and a time limit |
 //! | `cmsg.rs` | control messages, as bytes | macros of libc for their lengths |
 //! | `addr.rs` | socket addresses | nothing: bytes in, bytes out |
@@ -29,6 +30,7 @@ pub(crate) mod addr;
 pub(crate) mod cmsg;
 pub(crate) mod eventfd;
 pub(crate) mod gather;
+pub(crate) mod memory;
 pub(crate) mod mmsg;
 pub(crate) mod ppoll;
 pub(crate) mod sockopt;

@@ -10,14 +10,14 @@
 //! Reading and writing ring memory needs nothing unsafe: `HostWords` does that in the core.
 
 use super::engine::Engine;
-use crate::buffer::Buffer;
-use crate::error::Result;
+use crate::error::{Reason, Result};
 use crate::mr::{Mr, Rereg};
 use crate::pd::Pd;
 use core::fmt;
 use core::ptr::NonNull;
 use srdma_core::mem::host::PAGE;
 use srdma_core::mem::{Access, HostBuf, HostFault, HostRange, HostWords};
+use srdma_net::ProcessMemory;
 use std::sync::Arc;
 
 /// Memory of rings and shadow areas. The device forgets its address when this is dropped; rings
@@ -164,22 +164,52 @@ fn pages(len: usize) -> core::result::Result<Arc<HostBuf>, HostFault> {
     Ok(unsafe { HostBuf::given(base, len, unmap) })
 }
 
+/// The range of a program's memory, for a region with these rights: simply there, or asked for at
+/// every use if on demand.
+pub(crate) fn program_range(
+    promised: &HostRange,
+    access: Access,
+) -> core::result::Result<HostRange, Reason> {
+    access.check()?;
+    if promised.is_owned() {
+        return Ok(promised.clone());
+    }
+    let (addr, len) = (promised.addr(), promised.len());
+    if access.contains(Access::ON_DEMAND) {
+        if !ProcessMemory::is_available() {
+            return Err(Reason::Unsupported);
+        }
+        // SAFETY: why needed: memory that may be absent is asked for by address. Why sound: the
+        // maker of the range promised that the device may change it at any time.
+        let memory = unsafe { ProcessMemory::new() };
+        return Ok(HostRange::paged(addr, len, Arc::new(memory)));
+    }
+    let writes = Access::LOCAL_WRITE | Access::MW_BIND;
+    srdma_net::check_range(addr, len as u64, access.intersects(writes))?;
+    Ok(promised.clone())
+}
+
 impl Pd {
     /// Registers memory that the program owns otherwise: a mapping, a static, a C buffer.
     ///
+    /// Refused with EFAULT if some of it is not mapped, or not for writing where `access` allows
+    /// that. With [`Access::ON_DEMAND`] nothing needs to be mapped before it is used, nor stay so:
+    /// a use that finds nothing ends as a protection error of its work request. Every use costs a
+    /// system call then. The null pointer and `usize::MAX` bytes on demand are the whole address
+    /// space: an implicit region.
+    ///
     /// # Safety
     ///
-    /// `base..base + len` must stay mapped, readable, and writable where `access` allows writing,
-    /// until the region is deregistered (see below), for use from any thread. While the region is
-    /// registered and can be written to, no Rust reference to the memory may be live.
+    /// `base..base + len` must stay mapped, readable, and writable where `access` allows writing
+    /// (unless on demand), until the region is deregistered (see below), for use from any thread.
+    /// While the region is registered and can be written to, no Rust reference to memory that work
+    /// requests or peers write to through it may be live.
     ///
     /// Dropping the region deregisters it, unless windows are still bound to it: then the memory
     /// must stay for as long as the device is open.
     pub unsafe fn register_foreign(&self, base: *mut u8, len: usize, access: Access) -> Result<Mr> {
-        // SAFETY: why needed: a raw pointer becomes a range that the device uses. Why sound: the
-        // caller promises what `HostRange::foreign` asks for, until the device has let go.
-        let range = unsafe { HostRange::foreign(base, len) };
-        Mr::create(self, range, base.addr() as u64, access)
+        // SAFETY: why needed: the other function is unsafe too. Why sound: the same promise.
+        unsafe { self.register_foreign_at(base, len, base.addr() as u64, access) }
     }
 
     /// As [`Self::register_foreign`], but peers and work requests know the first byte as `va`.
@@ -194,9 +224,11 @@ impl Pd {
         va: u64,
         access: Access,
     ) -> Result<Mr> {
+        base.expose_provenance();
         // SAFETY: why needed: a raw pointer becomes a range that the device uses. Why sound: the
         // caller promises what `HostRange::foreign` asks for, until the device has let go.
-        let range = unsafe { HostRange::foreign(base, len) };
+        let promised = unsafe { HostRange::foreign(base, len) };
+        let range = program_range(&promised, access).map_err(|reason| reason.of("register"))?;
         Mr::create(self, range, va, access)
     }
 }
@@ -206,13 +238,14 @@ impl Rereg {
     ///
     /// # Safety
     ///
-    /// As for [`Pd::register_foreign`].
+    /// As for [`Pd::register_foreign`], once [`Mr::rereg`] was called with it.
     #[must_use]
-    pub unsafe fn foreign(self, base: *mut u8, len: usize) -> Self {
+    pub unsafe fn foreign(mut self, base: *mut u8, len: usize) -> Self {
+        let va = base.expose_provenance() as u64;
         // SAFETY: why needed: a raw pointer becomes a range that the device uses. Why sound: the
         // caller promises what `HostRange::foreign` asks for, until the device has let go.
-        let range = unsafe { HostRange::foreign(base, len) };
-        self.buffer(&Buffer { range })
+        self.memory = Some((unsafe { HostRange::foreign(base, len) }, va));
+        self
     }
 }
 
@@ -259,90 +292,4 @@ impl Mr {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::device::DeviceConfig;
-    use srdma_core::qp::attr::QpType;
-    use std::alloc::{Layout, alloc, dealloc};
-    use std::sync::Mutex;
-
-    /// Hands out dirty memory, and remembers what is out.
-    #[derive(Debug, Default)]
-    struct Program {
-        out: Mutex<Vec<(usize, usize)>>,
-        asked: Mutex<usize>,
-        answer: Mutex<Option<bool>>,
-    }
-
-    // SAFETY: why needed: the promise of the trait. Why sound: memory of the global allocator, of
-    // that size and alignment, which only `free` gives back.
-    unsafe impl RingAlloc for Program {
-        fn alloc(&self, len: usize, align: usize) -> RingBlock {
-            *self.asked.lock().unwrap() += 1;
-            match *self.answer.lock().unwrap() {
-                Some(true) => return RingBlock::Default,
-                Some(false) => return RingBlock::Failed,
-                None => {}
-            }
-            let layout = Layout::from_size_align(len, align).unwrap();
-            // SAFETY: why needed: memory to hand out. Why sound: rings are never empty.
-            let base = NonNull::new(unsafe { alloc(layout) }).unwrap();
-            // SAFETY: why needed: to show that what was there does not matter. Why sound: within
-            // the block that was just allocated.
-            unsafe { base.write_bytes(0xa5, len) };
-            self.out.lock().unwrap().push((base.as_ptr().addr(), len));
-            RingBlock::At(base)
-        }
-
-        fn free(&self, base: NonNull<u8>, len: usize) {
-            let mut out = self.out.lock().unwrap();
-            let block = (base.as_ptr().addr(), len);
-            let at = out.iter().position(|known| *known == block).unwrap();
-            out.swap_remove(at);
-            let layout = Layout::from_size_align(len, PAGE).unwrap();
-            // SAFETY: why needed: what was handed out comes back. Why sound: of the same layout,
-            // and found in the list, from which it is gone now.
-            unsafe { dealloc(base.as_ptr(), layout) };
-        }
-    }
-
-    #[test]
-    fn rings_lie_in_the_memory_of_a_program_until_they_are_gone() {
-        let program = Arc::new(Program::default());
-        let source = || Arc::clone(&program) as Arc<dyn RingAlloc>;
-        let ctx = DeviceConfig::doc_test().unwrap().open().unwrap();
-        let pd = ctx.alloc_pd().unwrap();
-        let cq = ctx.create_cq(16).ring_alloc(source()).build().unwrap();
-        let srq = pd.create_srq(8).ring_alloc(source()).build().unwrap();
-        let qp = pd.create_qp(QpType::Rc).send_cq(&cq).recv_cq(&cq);
-        let qp = qp.srq(&srq).ring_alloc(source()).build().unwrap();
-        assert!(cq.poll().next().is_none(), "old content is no completion");
-        assert_eq!(program.out.lock().unwrap().len(), 3);
-        cq.resize(64).unwrap();
-        drop(qp);
-        drop(srq);
-        assert_eq!(
-            program.out.lock().unwrap().len(),
-            2,
-            "both buffers of the CQ"
-        );
-        assert!(cq.poll().next().is_none());
-        cq.destroy().unwrap();
-        drop(cq);
-        assert_eq!(program.out.lock().unwrap().len(), 0);
-    }
-
-    #[test]
-    fn an_allocator_may_refuse_or_pass() {
-        let program = Arc::new(Program::default());
-        let source = || Arc::clone(&program) as Arc<dyn RingAlloc>;
-        let ctx = DeviceConfig::doc_test().unwrap().open().unwrap();
-        *program.answer.lock().unwrap() = Some(true);
-        ctx.create_cq(16).ring_alloc(source()).build().unwrap();
-        *program.answer.lock().unwrap() = Some(false);
-        let refused = ctx.create_cq(16).ring_alloc(source()).build();
-        assert_eq!(refused.unwrap_err().errno(), libc::ENOMEM);
-        assert_eq!(*program.asked.lock().unwrap(), 2);
-        assert!(program.out.lock().unwrap().is_empty());
-    }
-}
+mod tests;

@@ -89,6 +89,8 @@ pub(crate) struct Driver {
     pub(crate) guid: u64,
     pub(crate) max_mtu: Mtu,
     pub(crate) rx_buffer: u32,
+    /// Bytes of device memory given out.
+    pub(crate) dm_used: Mutex<u64>,
     vectors: u16,
     cookies: AtomicU64,
 }
@@ -130,6 +132,7 @@ impl Driver {
             guid,
             max_mtu,
             rx_buffer,
+            dm_used: Mutex::new(0),
             vectors,
             cookies: AtomicU64::new(cmd::CCQ_COOKIE + 2),
         });

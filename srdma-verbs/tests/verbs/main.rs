@@ -19,6 +19,7 @@
 mod common;
 mod errors;
 mod events;
+mod memory;
 mod objects;
 mod ops;
 mod ud;

@@ -3,7 +3,7 @@
 use super::{Node, PD};
 use srdma_core::hw::cqp::{AllocStag, DeallocStag, RegMr, StagKind};
 use srdma_core::hw::{CqpCmd, Sge};
-use srdma_core::mem::{Access, HostBuf};
+use srdma_core::mem::{Access, HostBuf, HostRange};
 use srdma_core::num::{Lkey, PdId, Rkey};
 use std::sync::Arc;
 
@@ -119,6 +119,22 @@ impl Node {
             pbl,
         }));
         Mem { buf, stag, va, pd }
+    }
+
+    /// Registers any range of memory in the usual domain, and gives its stag.
+    pub fn region(&mut self, range: HostRange, va: u64, access: Access) -> u32 {
+        let len = range.len() as u64;
+        let pbl = self.hca.host_mut().insert_region(range);
+        let stag = self.fresh_id() << 8 | 0x5b;
+        self.ok(CqpCmd::RegMr(RegMr {
+            stag,
+            pd: PD,
+            va,
+            len,
+            access,
+            pbl,
+        }));
+        stag
     }
 
     /// Deregisters.

@@ -14,6 +14,7 @@ mod admission;
 mod cq_events;
 mod garbage;
 mod mw;
+mod paged;
 mod rc_atomic;
 mod rc_local;
 mod rc_loss;

@@ -184,7 +184,7 @@ fn key_zero_is_for_the_privileged() {
     let local = |table: &MrTable, key, pd| {
         table
             .check_local(Lkey(key), pd, Access::LOCAL_WRITE, at, 64)
-            .map(|g| g.span().addr())
+            .map(|g| g.span().unwrap().addr())
     };
     assert_eq!(local(&table, 0, PD), Err(KeyFault::ZeroStag));
     table.register_reserved(PD, buf.range()).unwrap();

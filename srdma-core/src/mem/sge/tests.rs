@@ -105,7 +105,7 @@ proptest! {
         let mut back = Vec::new();
         claims.gather(&table, from as u64, len, |grant| {
             let mut part = vec![0; grant.len()];
-            grant.copy_out(0, &mut part);
+            grant.copy_out(0, &mut part)?;
             back.extend(part);
             Ok::<_, KeyFault>(())
         }).unwrap();

@@ -7,7 +7,7 @@ use crate::hca::ctx::Ctx;
 use crate::hw::aeqe::{AeCode, AeSource};
 use crate::hw::cqe::FlushCode;
 use crate::limits::MAX_MSG_BYTES;
-use crate::mem::{Access, KeyFault};
+use crate::mem::{Access, AtomicStep, KeyFault};
 use crate::num::Psn;
 use crate::qp::Qp;
 use crate::qp::flush::Cause;
@@ -146,7 +146,7 @@ impl Qp {
                 .regions
                 .renew(claim, done, bytes.len())
                 .map_err(access)?;
-            grant.place(0, bytes);
+            grant.place(0, bytes).map_err(access)?;
         }
         if !ends {
             self.rsp.message = Some(Message::Write {
@@ -233,12 +233,15 @@ impl Qp {
         if !eth.addr.is_multiple_of(8) {
             return Err(Fault::Invalid(AeCode::ATOMIC_ALIGNMENT));
         }
-        let original = if packet.info().verb == Verb::FetchAdd {
-            grant.fetch_add(eth.swap_add)
+        let step = if packet.info().verb == Verb::FetchAdd {
+            AtomicStep::FetchAdd(eth.swap_add)
         } else {
-            grant.compare_swap(eth.compare, eth.swap_add)
+            AtomicStep::CompareSwap {
+                expected: eth.compare,
+                new: eth.swap_add,
+            }
         };
-        let Some(original) = original else {
+        let Some(original) = grant.atomic(step).map_err(access)? else {
             return Err(Fault::Invalid(AeCode::ATOMIC_ALIGNMENT));
         };
         self.finish_single(ctx, packet.psn(), Answer::Atomic { original });
@@ -270,7 +273,8 @@ impl Qp {
                 8,
             )
             .map_err(access)?;
-        if !reth.addr.is_multiple_of(8) || grant.atomic_write(bytes).is_none() {
+        let step = AtomicStep::Store(u64::from_ne_bytes(bytes));
+        if !reth.addr.is_multiple_of(8) || grant.atomic(step).map_err(access)?.is_none() {
             return Err(Fault::Invalid(AeCode::ATOMIC_ALIGNMENT));
         }
         self.finish_single(ctx, packet.psn(), Answer::Empty);

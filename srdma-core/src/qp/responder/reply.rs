@@ -15,6 +15,7 @@ use crate::hw::cqe::FlushCode;
 use crate::mem::Claim;
 use crate::num::{Msn, Psn, Rkey};
 use crate::qp::flush::Cause;
+use crate::qp::gather::push_grant;
 use crate::qp::window::packets_of;
 use crate::qp::{Emitted, Qp};
 use crate::tx::TxArena;
@@ -461,7 +462,7 @@ impl Qp {
         };
         let len = usize::try_from(len).unwrap_or(0);
         let grant = ctx.regions.renew(&claim, at, len).ok()?;
-        Some(arena.push(path, mark, emit, Payload::Spans(&[grant.span()])))
+        push_grant(&grant, arena, (path, mark), emit).ok()
     }
 
     /// The memory of a READ in progress was taken away: the rest of it is refused.

@@ -1,0 +1,128 @@
+//! Payload of a packet: windows of registered memory in place, or a copy where it may be absent.
+//!
+//! What this does *not* do: say what a fault means; a request fails with it, an answer is refused.
+
+use crate::limits::MAX_SGE;
+use crate::mem::sge::for_each_piece;
+use crate::mem::{Access, Grant, KeyFault, MrTable, Sge, Span};
+use crate::num::PdId;
+use crate::obj::table::Slot;
+use crate::tx::TxArena;
+use crate::tx::arena::{MarkKind, Payload};
+use crate::tx::path::Path;
+use crate::wire::Emit;
+
+/// Windows of up to 14 pieces of memory, on the stack.
+struct Pieces<'a> {
+    spans: [Span<'a>; MAX_SGE + 1],
+    count: usize,
+    /// Some piece is not simply there.
+    paged: bool,
+}
+
+/// Where the packet goes, and what is told once it left.
+pub(crate) type Target<'a> = (&'a Path, (Slot, MarkKind));
+
+/// A part of a message that lies over scatter/gather entries.
+#[derive(Clone, Copy)]
+pub(crate) struct Part<'a> {
+    pd: PdId,
+    sges: &'a [Sge],
+    offset: u64,
+    len: usize,
+}
+
+impl<'s> Part<'s> {
+    /// `[offset, offset + len)` of the message that `sges` describe.
+    pub(crate) const fn new(pd: PdId, sges: &'s [Sge], offset: u64, len: usize) -> Self {
+        Self {
+            pd,
+            sges,
+            offset,
+            len,
+        }
+    }
+
+    // rule: roce-69
+    fn gather<'a>(&self, regions: &'a MrTable) -> Result<Pieces<'a>, KeyFault> {
+        let mut pieces = Pieces {
+            spans: [Span::empty(); MAX_SGE + 1],
+            count: 0,
+            paged: false,
+        };
+        for_each_piece(self.sges, self.offset, self.len, |sge, addr, len| {
+            let grant = regions.check_local(sge.lkey, self.pd, Access::LOCAL_READ, addr, len)?;
+            match (grant.span(), pieces.spans.get_mut(pieces.count)) {
+                (Some(span), Some(slot)) => {
+                    *slot = span;
+                    pieces.count += 1;
+                }
+                (None, _) => pieces.paged = true,
+                (Some(_), None) => {}
+            }
+            Ok(())
+        })?;
+        Ok(pieces)
+    }
+
+    fn copy(&self, regions: &MrTable, bytes: &mut [u8]) -> Result<(), KeyFault> {
+        let mut rest = bytes;
+        for_each_piece(self.sges, self.offset, self.len, |sge, addr, len| {
+            let grant = regions.check_local(sge.lkey, self.pd, Access::LOCAL_READ, addr, len)?;
+            let (part, more) = core::mem::take(&mut rest)
+                .split_at_mut_checked(len as usize)
+                .ok_or(KeyFault::Bounds)?;
+            rest = more;
+            grant.copy_out(0, part)
+        })
+    }
+
+    /// Builds the packet; false if it has to wait for the arena.
+    pub(crate) fn push(
+        &self,
+        regions: &MrTable,
+        arena: &mut TxArena,
+        (path, mark): Target<'_>,
+        emit: &mut Emit,
+    ) -> Result<bool, KeyFault> {
+        let pieces = self.gather(regions)?;
+        if pieces.paged {
+            return with_copy(arena, self.len, (path, mark), emit, |bytes| {
+                self.copy(regions, bytes)
+            });
+        }
+        let spans = pieces.spans.get(..pieces.count).unwrap_or(&[]);
+        Ok(arena.push(path, mark, emit, Payload::Spans(spans)))
+    }
+}
+
+/// Builds a packet of the whole of a grant; false if it has to wait for the arena.
+pub(crate) fn push_grant(
+    grant: &Grant<'_>,
+    arena: &mut TxArena,
+    (path, mark): Target<'_>,
+    emit: &mut Emit,
+) -> Result<bool, KeyFault> {
+    match grant.span() {
+        Some(span) => Ok(arena.push(path, mark, emit, Payload::Spans(&[span]))),
+        None => with_copy(arena, grant.len(), (path, mark), emit, |bytes| {
+            grant.copy_out(0, bytes)
+        }),
+    }
+}
+
+/// Builds a packet of `len` bytes that `fill` copies out of memory that may be absent.
+#[cold]
+fn with_copy(
+    arena: &mut TxArena,
+    len: usize,
+    (path, mark): Target<'_>,
+    emit: &mut Emit,
+    fill: impl FnOnce(&mut [u8]) -> Result<(), KeyFault>,
+) -> Result<bool, KeyFault> {
+    let mut copy = core::mem::take(&mut arena.copy);
+    copy.resize(len, 0);
+    let done = fill(&mut copy).map(|()| arena.push(path, mark, emit, Payload::Bytes(&copy)));
+    arena.copy = copy;
+    done
+}
