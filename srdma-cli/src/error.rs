@@ -6,6 +6,8 @@ use srdma_net::NetError;
 use srdma_verbs::{Reason, WcStatus};
 use std::io;
 use std::net::IpAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
 use std::time::Duration;
 
 /// Why a command failed.
@@ -122,6 +124,33 @@ pub(crate) enum CliError {
         /// Why.
         source: Box<Self>,
     },
+    /// A program did not start.
+    #[error("cannot run {program}")]
+    Exec {
+        /// Its name.
+        program: String,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// There is no place for libraries and files.
+    #[error("cannot use {} for what programs are shown (XDG_CACHE_HOME names another place)", path.display())]
+    Place {
+        /// The path.
+        path: PathBuf,
+        /// The system's error, or what is wrong with it.
+        source: io::Error,
+    },
+    /// A shared library is missing.
+    #[error(
+        "no {name} at {}: build it with `cargo build --release`, or say where it is in SRDMA_LIB",
+        looked.display()
+    )]
+    NoLibrary {
+        /// Its name.
+        name: &'static str,
+        /// Where it should be.
+        looked: PathBuf,
+    },
     /// Options that do not fit together.
     #[error("{0}")]
     Usage(String),
@@ -131,6 +160,15 @@ impl CliError {
     /// Names what was tried when a system call failed.
     pub(crate) const fn io(what: &'static str) -> impl FnOnce(io::Error) -> Self {
         move |source| Self::Io { what, source }
+    }
+
+    /// The exit status of `run` for this error, as `env` and shells have it.
+    pub(crate) fn run_status(&self) -> ExitCode {
+        ExitCode::from(match self {
+            Self::Exec { source, .. } if source.kind() == io::ErrorKind::NotFound => 127,
+            Self::Exec { .. } => 126,
+            _ => 125,
+        })
     }
 
     /// A port in use at `ours` is explained by a peer at the same address.

@@ -1,8 +1,9 @@
-//! `srdma-cli`: measures, inspects and checks srdma on this machine.
+//! `srdma-cli`: measures, inspects and checks srdma on this machine, and runs programs on it.
 //!
 //! ```text
 //! srdma-cli                    the table of `perf`
 //! srdma-cli perf               the same; `perf server`, `perf client HOST`, `perf limit`
+//! srdma-cli run -- PROGRAM     an unmodified verbs program; `env` prints what it takes
 //! srdma-cli devinfo            devices, limits, addresses
 //! srdma-cli doctor             what this machine offers, and how to improve it
 //! ```
@@ -24,7 +25,7 @@ use std::process::ExitCode;
 #[command(
     name = "srdma-cli",
     version,
-    about = "Measures, inspects and checks srdma."
+    about = "Measures, inspects and checks srdma, and runs programs on it."
 )]
 struct Cli {
     #[command(subcommand)]
@@ -35,6 +36,10 @@ struct Cli {
 enum Command {
     /// Measure how fast data moves (a table of everything, without arguments)
     Perf(Box<cmd::perf::PerfArgs>),
+    /// Run an unmodified verbs program on srdma
+    Run(cmd::run::RunArgs),
+    /// Print the variables that `run` sets, for `eval "$(srdma-cli env)"`
+    Env(cmd::run::EnvArgs),
     /// Show devices, their limits and addresses
     Devinfo(cmd::devinfo::DevinfoArgs),
     /// Check what this machine offers, and say how to improve it
@@ -49,9 +54,13 @@ fn main() -> ExitCode {
     if command.is_none() {
         command = Cli::parse_from(["srdma-cli", "perf"]).command;
     }
+    // What a shell says if it cannot start a program, so that its own status is never taken for one.
+    let runs = matches!(command, Some(Command::Run(_)));
     let result = match command {
         None => Ok(()),
         Some(Command::Perf(args)) => cmd::perf::run(&args),
+        Some(Command::Run(args)) => cmd::run::run(&args),
+        Some(Command::Env(args)) => cmd::run::env(&args),
         Some(Command::Devinfo(args)) => cmd::devinfo::run(&args),
         Some(Command::Doctor(args)) => cmd::doctor::run(&args),
         Some(Command::Bare(args)) => cmd::limit::run_bare(&args),
@@ -60,7 +69,11 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {}", error::chain(&error));
-            ExitCode::FAILURE
+            if runs {
+                error.run_status()
+            } else {
+                ExitCode::FAILURE
+            }
         }
     }
 }

@@ -5,6 +5,7 @@ pub(crate) mod devinfo;
 pub(crate) mod doctor;
 pub(crate) mod limit;
 pub(crate) mod perf;
+pub(crate) mod run;
 
 use serde::{Deserialize, Serialize};
 use std::time::Duration;

@@ -107,6 +107,7 @@ hooks! { path:
 
     fn fopen(path: *const c_char, mode: *const c_char) -> Opaque, else core::ptr::null_mut();
     fn fopen64(path: *const c_char, mode: *const c_char) -> Opaque, else core::ptr::null_mut();
+    fn chdir(path: *const c_char) -> c_int, else -1;
     fn opendir(path: *const c_char) -> Opaque, else core::ptr::null_mut();
     fn scandir(path: *const c_char, list: Opaque, filter: Opaque, order: Opaque) -> c_int,
         else -1;

@@ -19,8 +19,8 @@
 //! are as safe in a signal handler, after `vfork` or inside an allocator as what they stand for.
 //!
 //! What it does not do: system calls without libc (Go, static programs), functions of libc that
-//! look at paths inside (`glob`, `nftw`), `chdir` into the tree, paths relative to a directory,
-//! links through which a path leads to `/sys` by another name.
+//! look at paths inside (`glob`, `nftw`), paths relative to a directory, links
+//! through which a path leads to `/sys` by another name.
 
 #[cfg(not(test))]
 mod hooks;

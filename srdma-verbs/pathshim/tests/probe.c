@@ -122,6 +122,7 @@ static void others(void)
     char *name = canonicalize_file_name(file);
     say("canonicalize_file_name", name && !access(name, R_OK));
     free(name);
+    say("chdir", !chdir(folder) && !access("file", R_OK));
 }
 
 /* What has nothing to do with us must stay as it is. */

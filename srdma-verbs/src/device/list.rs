@@ -56,8 +56,12 @@ impl DeviceInfo {
         }
     }
 
-    fn loopback() -> Self {
-        let addrs = vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()];
+    /// 127.0.0.1, and ::1 where there is one.
+    fn loopback(interfaces: &[Interface]) -> Self {
+        let six = IpAddr::from(Ipv6Addr::LOCALHOST);
+        let has_six = interfaces.iter().any(|interface| interface.addr == six);
+        let addrs = [Ipv4Addr::LOCALHOST.into()].into_iter();
+        let addrs = addrs.chain(has_six.then_some(six)).collect();
         Self {
             lenient: true,
             ..Self::usual(LOOPBACK, addrs)
@@ -71,8 +75,9 @@ pub fn devices() -> Result<Vec<DeviceInfo>> {
     if let Some(named) = named()? {
         return Ok(named);
     }
-    let mut devices = vec![DeviceInfo::loopback()];
-    for interface in interfaces()?
+    let interfaces = interfaces()?;
+    let mut devices = vec![DeviceInfo::loopback(&interfaces)];
+    for interface in interfaces
         .into_iter()
         .filter(|i| !i.loopback && !i.link_local)
     {
@@ -90,7 +95,10 @@ pub fn devices() -> Result<Vec<DeviceInfo>> {
 /// The devices that programs find without asking for one: those that the user named by
 /// `SRDMA_DEVICES` or a file, else loopback alone.
 pub fn offered_devices() -> Result<Vec<DeviceInfo>> {
-    Ok(named()?.unwrap_or_else(|| vec![DeviceInfo::loopback()]))
+    match named()? {
+        Some(named) => Ok(named),
+        None => Ok(vec![DeviceInfo::loopback(&interfaces()?)]),
+    }
 }
 
 /// The device of this name: of the user's list, the loopback device, or an interface.
@@ -99,10 +107,11 @@ pub(super) fn find(name: &str) -> Result<Option<DeviceInfo>> {
     if let Some(device) = named.into_iter().find(|device| device.name == name) {
         return Ok(Some(device));
     }
+    let interfaces = interfaces()?;
     if name == LOOPBACK {
-        return Ok(Some(DeviceInfo::loopback()));
+        return Ok(Some(DeviceInfo::loopback(&interfaces)));
     }
-    let addrs = addrs_of(name, &interfaces()?);
+    let addrs = addrs_of(name, &interfaces);
     Ok((!addrs.is_empty()).then(|| DeviceInfo::usual(name, addrs)))
 }
 

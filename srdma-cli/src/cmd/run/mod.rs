@@ -1,0 +1,108 @@
+//! `run` and `env`: unmodified programs on srdma.
+//!
+//! ```text
+//! srdma-cli run -- PROGRAM ARGS
+//!    │ shared libraries found or unpacked, and called as programs ask for them   library.rs
+//!    │ files that programs read in /sys and /dev, written                        tree.rs
+//!    │ can PROGRAM be reached by the loader? if not, a warning                   reach.rs
+//!    │ variables set                                                             variables.rs
+//!    └ exec: no process of ours remains, so signals and exit status are PROGRAM's own
+//! ```
+//!
+//! Directories are private to the user and named by what is in them (`place.rs`): a second run with
+//! the same devices uses them again, so nothing has to be cleaned up behind a program.
+
+mod library;
+mod place;
+mod reach;
+mod tree;
+mod variables;
+
+use crate::error::{CliError, Result};
+use crate::out;
+use std::ffi::OsString;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+/// What the variables are made of.
+#[derive(clap::Args, Debug, Clone)]
+pub(crate) struct SetupArgs {
+    /// Do not show files of /sys/class/infiniband and /dev/infiniband (no path shim)
+    #[arg(long)]
+    no_shim: bool,
+}
+
+/// `run`.
+#[derive(clap::Args, Debug, Clone)]
+pub(crate) struct RunArgs {
+    #[command(flatten)]
+    setup: SetupArgs,
+    /// Say nothing about programs that cannot be reached
+    #[arg(short, long)]
+    quiet: bool,
+    /// The program and its arguments
+    #[arg(
+        required = true,
+        trailing_var_arg = true,
+        allow_hyphen_values = true,
+        value_name = "PROGRAM"
+    )]
+    program: Vec<OsString>,
+}
+
+/// `env`.
+#[derive(clap::Args, Debug, Clone)]
+pub(crate) struct EnvArgs {
+    #[command(flatten)]
+    setup: SetupArgs,
+}
+
+/// Becomes the program; returns only if that fails.
+pub(crate) fn run(args: &RunArgs) -> Result<()> {
+    let Some((program, rest)) = args.program.split_first() else {
+        return Err(CliError::Usage("run needs a program".to_owned()));
+    };
+    let variables = prepare(&args.setup, !args.quiet)?;
+    if !args.quiet {
+        for obstacle in reach::obstacles(program) {
+            warn(&obstacle);
+        }
+    }
+    let source = Command::new(program).args(rest).envs(variables).exec();
+    Err(CliError::Exec {
+        program: program.to_string_lossy().into_owned(),
+        source,
+    })
+}
+
+/// Prints the variables as a shell sets them.
+pub(crate) fn env(args: &EnvArgs) -> Result<()> {
+    for (name, value) in prepare(&args.setup, true)? {
+        out::line(format_args!("export {name}={}", variables::quote(&value)));
+    }
+    Ok(())
+}
+
+/// Makes what the program needs; returns the variables that lead there.
+fn prepare(args: &SetupArgs, warns: bool) -> Result<Vec<(&'static str, OsString)>> {
+    let devices = srdma_verbs::offered_devices()?;
+    if warns {
+        for device in devices.iter().filter(|device| device.addrs.is_empty()) {
+            let name = &device.name;
+            warn(format_args!(
+                "device {name} has no address: its interface is missing or not set up"
+            ));
+        }
+    }
+    let place = place::Place::open()?;
+    let libraries = library::install(&place)?;
+    let tree = (!args.no_shim)
+        .then(|| place.fill("tree", &tree::items(&devices)))
+        .transpose()?;
+    place.sweep();
+    Ok(variables::list(&place, &libraries, tree.as_deref()))
+}
+
+fn warn(text: impl std::fmt::Display) {
+    eprintln!("srdma-cli: warning: {text}");
+}
