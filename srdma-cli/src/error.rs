@@ -133,7 +133,10 @@ pub(crate) enum CliError {
         source: io::Error,
     },
     /// There is no place for libraries and files.
-    #[error("cannot use {} for what programs are shown (XDG_CACHE_HOME names another place)", path.display())]
+    #[error(
+        "cannot use {} for what programs are shown (XDG_CACHE_HOME names another place)",
+        path.display()
+    )]
     Place {
         /// The path.
         path: PathBuf,

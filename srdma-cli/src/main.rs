@@ -54,7 +54,7 @@ fn main() -> ExitCode {
     if command.is_none() {
         command = Cli::parse_from(["srdma-cli", "perf"]).command;
     }
-    // What a shell says if it cannot start a program, so that its own status is never taken for one.
+    // What a shell says of a program that it cannot start: no status that programs use.
     let runs = matches!(command, Some(Command::Run(_)));
     let result = match command {
         None => Ok(()),
