@@ -220,6 +220,14 @@ impl Cq {
         self.inner.shared.owed_async.ack(count);
     }
 
+    /// Entries that wait to be polled, after a pass of the device. One that stands for a flushed
+    /// queue counts once.
+    #[must_use]
+    pub fn pending(&self) -> u32 {
+        self.inner.ctx.driver.engine.with(|_| ());
+        lock(&self.inner.state).reaper.ring.pending()
+    }
+
     /// Makes room for `entries` completions. Those in the queue stay, and are polled first.
     pub fn resize(&self, entries: u32) -> Result<()> {
         self.inner

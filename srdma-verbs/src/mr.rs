@@ -49,6 +49,7 @@ pub struct Rereg {
     pd: Option<Pd>,
     access: Option<Access>,
     pub(crate) memory: Option<(HostRange, u64)>,
+    keep_key: bool,
 }
 
 impl Rereg {
@@ -69,6 +70,13 @@ impl Rereg {
     #[must_use]
     pub const fn access(mut self, access: Access) -> Self {
         self.access = Some(access);
+        self
+    }
+
+    /// Lets the region keep its keys, for peers that cannot be told of others.
+    #[must_use]
+    pub const fn keep_key(mut self) -> Self {
+        self.keep_key = true;
         self
     }
 
@@ -224,7 +232,8 @@ impl Mr {
         Ok(f(span.atomic().ok_or_else(misaligned)?))
     }
 
-    /// Changes domain, rights or memory. The key byte changes, so earlier keys are dead.
+    /// Changes domain, rights or memory. The key byte changes, so earlier keys are dead, unless
+    /// [`Rereg::keep_key`] says otherwise.
     ///
     /// This is a deregistration and a registration under the same index. If the second is refused,
     /// the region is gone, and every later use of it fails.
@@ -249,7 +258,8 @@ impl Mr {
         } else {
             va
         };
-        let stag = (self.stag & !0xff) | (self.stag.wrapping_add(1) & 0xff);
+        let next = u32::from(!change.keep_key);
+        let stag = (self.stag & !0xff) | (self.stag.wrapping_add(next) & 0xff);
         register(pd.driver(), &pd, &range, stag, va, access).map_err(|reason| reason.of(VERB))?;
         (self.pd, self.range, self.stag, self.va, self.access) = (pd, range, stag, va, access);
         self.live = true;

@@ -33,6 +33,8 @@ pub struct Mw {
     pd: Pd,
     kind: MwType,
     stag: AtomicU32,
+    /// The key before the last bind, which may have failed.
+    before: AtomicU32,
 }
 
 /// What a bind opens: part of a region, with rights.
@@ -106,6 +108,7 @@ impl Mw {
     /// Only the low byte is taken.
     pub fn set_rkey(&self, rkey: Rkey) {
         let stag = self.stag.load(Ordering::Acquire);
+        self.before.store(stag, Ordering::Release);
         self.stag
             .store((stag & !0xff) | (rkey.value() & 0xff), Ordering::Release);
     }
@@ -138,7 +141,7 @@ impl Mw {
         }
         drop(wr);
         batch.ring().map_err(|error| error.into_reason().of(VERB))?;
-        self.stag.store(rkey.value(), Ordering::Release);
+        self.set_rkey(rkey);
         Ok(rkey)
     }
 }
@@ -147,12 +150,16 @@ impl Drop for Mw {
     fn drop(&mut self) {
         let driver = self.pd.driver();
         let kind = stag_kind(self.kind);
-        let stag = DeallocStag {
-            stag: self.rkey().value(),
-            pd: self.pd.id(),
-            kind,
-        };
-        let _ = driver.exec(&CqpCmd::DeallocStag(stag));
+        let keys = [&self.stag, &self.before].map(|key| key.load(Ordering::Acquire));
+        // The device knows one of both: the last bind worked, or it did not.
+        let _ = keys.into_iter().find(|stag| {
+            let cmd = DeallocStag {
+                stag: *stag,
+                pd: self.pd.id(),
+                kind,
+            };
+            driver.exec(&CqpCmd::DeallocStag(cmd)).is_ok()
+        });
         driver.ids.stag.give(self.rkey().value() >> 8);
     }
 }
@@ -193,6 +200,7 @@ impl Pd {
             pd: self.clone(),
             kind,
             stag: AtomicU32::new(stag),
+            before: AtomicU32::new(stag),
         })
     }
 }

@@ -115,6 +115,22 @@ impl<W: Words> Buffer<W> {
         }
         shared
     }
+
+    /// Entries that wait to be read.
+    fn pending(&self) -> u32 {
+        let mut cursor = self.cursor;
+        let mut left = cursor.size();
+        let mut count = 0;
+        while left > 0
+            && let Some((_, ext)) = self.copy(cursor)
+        {
+            let slots = self.slots(ext.is_some());
+            cursor.advance(slots);
+            left = left.saturating_sub(slots);
+            count += 1;
+        }
+        count
+    }
 }
 
 /// The driver's end.
@@ -190,6 +206,12 @@ impl<W: Words> CqConsumer<W> {
     pub fn clean(&mut self, context: u64) -> u32 {
         let buffers = self.old.iter().chain([&self.current]);
         buffers.map(|buffer| buffer.clean(context)).sum()
+    }
+
+    /// Entries that wait to be read. Cost: a look at each of them.
+    pub fn pending(&self) -> u32 {
+        let buffers = self.old.iter().chain([&self.current]);
+        buffers.map(Buffer::pending).sum()
     }
 
     /// Goes on in a new (zeroed) buffer of `size` slots, once the old ones are read. To be called

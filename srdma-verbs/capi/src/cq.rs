@@ -140,6 +140,9 @@ pub(crate) extern "C" fn resize_cq(cq: Option<&Cq>, cqe: c_int) -> c_int {
     status_errno((|| {
         let cq = borrow(cq)?;
         let entries = u32::try_from(cqe).map_err(|_| Errno::INVAL)?;
+        if entries < cq.verbs.pending() {
+            return Err(Errno::INVAL);
+        }
         cq.verbs.resize(entries)?;
         let entries = c_int::try_from(cq.verbs.entries()).unwrap_or(c_int::MAX);
         cq.c.cqe.set(entries);

@@ -167,7 +167,8 @@ fn rereg(
     memory: Option<(Ptr, usize)>,
     rights: Option<Access>,
 ) -> Outcome<()> {
-    let mut change = Rereg::new();
+    // Programs tell peers of keys once.
+    let mut change = Rereg::new().keep_key();
     if let Some(pd) = pd {
         change = change.pd(&pd.verbs);
     }

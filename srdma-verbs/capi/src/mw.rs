@@ -10,7 +10,7 @@ use crate::qp::Qp;
 use crate::types::{ibv_mw, ibv_mw_bind, ibv_mw_bind_info};
 use core::cell::Cell;
 use core::ffi::c_int;
-use srdma_verbs::{BindInfo, MwType, WrId};
+use srdma_verbs::{BindInfo, MwType, Rkey, WrId};
 use std::sync::Arc;
 
 /// A window.
@@ -28,6 +28,9 @@ impl Mw {
     /// Takes over the key that a bind gives.
     pub(crate) fn set_rkey(&self, rkey: u32) {
         self.c.rkey.set(rkey);
+        if self.verbs.kind() == MwType::Two {
+            self.verbs.set_rkey(Rkey(rkey));
+        }
     }
 }
 
