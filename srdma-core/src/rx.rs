@@ -10,6 +10,8 @@ pub struct RxMeta {
     pub source: SocketAddr,
     /// The local address it was sent to.
     pub local: IpAddr,
+    /// The UDP port it was sent to; the ICRC covers it.
+    pub port: u16,
     /// ECN bits of the IP header.
     pub ecn: Ecn,
     /// IPv4 TOS or IPv6 traffic class, whole byte.
@@ -18,4 +20,7 @@ pub struct RxMeta {
     pub hop_limit: u8,
     /// Length of each datagram in the buffer but maybe the last (GRO); the buffer's length if one.
     pub stride: usize,
+    /// What the first datagram counts as among those that were sent together: what the sender's
+    /// kernel probably gave it as IPv4 identification.
+    pub first: u16,
 }

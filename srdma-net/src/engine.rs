@@ -36,6 +36,7 @@ use srdma_core::time::Instant;
 use srdma_core::tx::TxArena;
 use std::fmt;
 use std::net::IpAddr;
+use std::ops::RangeInclusive;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -134,7 +135,12 @@ impl Core {
         let mut any = false;
         self.blocked = false;
         for _ in 0..BATCHES_PER_PASS {
+            self.link.answer(now, &mut self.hca);
             let Some(batch) = self.hca.poll_transmit(now, &mut self.arena, acks) else {
+                // A datagram may wait for an answer that only its turn asked for.
+                if self.link.answer(now, &mut self.hca) {
+                    continue;
+                }
                 break;
             };
             let token = batch.token;
@@ -330,6 +336,20 @@ impl Engine {
     #[must_use]
     pub fn msix(&self) -> &Msix {
         &self.shared.msix
+    }
+
+    /// The queue pair numbers that this device has to itself from the start; `None` if it shares its
+    /// addresses with nobody, and has all of them.
+    #[must_use]
+    pub fn own_qpns(&self) -> Option<RangeInclusive<u32>> {
+        let share = self.shared.lock().link.share().cloned()?;
+        Some(share.first_qpns())
+    }
+
+    /// Takes further queue pair numbers; `None` if there are none left.
+    pub fn claim_qpns(&self) -> Result<Option<RangeInclusive<u32>>, NetError> {
+        let share = self.shared.lock().link.share().cloned();
+        share.map_or(Ok(None), |share| share.claim())
     }
 
     /// The time of the engine's clock.

@@ -4,6 +4,7 @@
 
 use std::io;
 use std::net::IpAddr;
+use std::path::PathBuf;
 
 /// Why a socket of the device could not be set up.
 #[derive(Debug, thiserror::Error)]
@@ -28,6 +29,50 @@ pub enum NetError {
         /// The address.
         local: IpAddr,
     },
+    /// A process of another user has UDP port 4791 on this address.
+    #[error(
+        "UDP port 4791 of {local} belongs to user {user}, and users cannot share an address: stop \
+         that process (`ss -ulpn sport = :4791` shows it), or use another address. The kernel's \
+         rdma_rxe counts as root; `rdma link` shows it"
+    )]
+    OtherUser {
+        /// The address.
+        local: IpAddr,
+        /// Name of the user, or number if it has none.
+        user: String,
+    },
+    /// The registry of processes that share an address cannot be used.
+    #[error("cannot use {}, where processes that share an address are listed", path.display())]
+    Registry {
+        /// The file.
+        path: PathBuf,
+        /// The system's error.
+        source: io::Error,
+    },
+    /// The registry is damaged, and processes that use it keep it from being made anew.
+    #[error(
+        "{}, where processes that share an address are listed, is damaged, and in use: end the \
+         processes that have it open (`fuser {}` lists them), and it is made anew",
+        path.display(),
+        path.display()
+    )]
+    RegistryDamaged {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The folder of the registries is not this user's alone.
+    #[error(
+        "{}, where processes that share an address are listed, must be a folder of this user's, \
+         closed to others (mode 700): remove it",
+        path.display()
+    )]
+    RegistryUnsafe {
+        /// The folder.
+        path: PathBuf,
+    },
+    /// Other processes on the address have all numbers of queue pairs.
+    #[error("no block of queue pair numbers is free: other processes on the address have them all")]
+    NoBlock,
     /// The address is not one of this machine, or not up yet.
     #[error(
         "{local} is not an address of this machine (`ip address` lists them), or its interface is \

@@ -9,6 +9,7 @@
 //! | [`selftest`] | does the kernel send the IP header that the ICRC was computed for |
 //! | [`clock`], [`spin`] | what time it is; when to spin and when to sleep |
 //! | [`irq`] | interrupt vectors as eventfds or handlers |
+//! | [`share`] | several processes on one address |
 //! | [`fault`] | a bad network at the socket's edge |
 //! | [`interface`] | names, MTU and state of the network interfaces behind addresses |
 //! | [`wire_link`] | a wire in memory in place of the sockets |
@@ -31,6 +32,7 @@ mod mtu;
 pub mod offload;
 pub mod rx;
 pub mod selftest;
+pub mod share;
 pub mod socket;
 pub mod spin;
 mod sys;

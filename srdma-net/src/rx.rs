@@ -7,7 +7,7 @@
 //! A merged buffer is passed on whole, with its stride; the device takes it apart and checks each
 //! segment alone. Nothing waits here, nothing is copied, nothing is allocated per call.
 
-use crate::socket::RoceSocket;
+use crate::socket::End;
 use crate::sys::mmsg::{Incoming, RecvRing};
 use srdma_core::rx::RxMeta;
 use srdma_core::wire::flow::Ecn;
@@ -67,10 +67,10 @@ impl RxRing {
     ///
     /// Buffers of the last call are gone. A full ring means that there may be more. An error of
     /// the socket is counted: there is nobody to tell, and the transport repairs what was lost.
-    pub fn receive(&mut self, socket: &RoceSocket) -> usize {
+    pub fn receive(&mut self, socket: &End) -> usize {
         self.metas.clear();
         self.counters.calls += 1;
-        let got = match self.ring.receive(socket.rx_fd()) {
+        let got = match self.ring.receive(socket.fd()) {
             Ok(got) => got,
             Err(error) => {
                 let quiet = [io::ErrorKind::WouldBlock, io::ErrorKind::Interrupted];
@@ -107,7 +107,7 @@ impl RxRing {
 }
 
 /// What the device is told of a buffer; `None` if part of it is missing.
-fn meta(socket: &RoceSocket, incoming: &Incoming<'_>) -> Option<RxMeta> {
+fn meta(socket: &End, incoming: &Incoming<'_>) -> Option<RxMeta> {
     if incoming.truncated || incoming.bytes.is_empty() {
         return None;
     }
@@ -115,11 +115,13 @@ fn meta(socket: &RoceSocket, incoming: &Incoming<'_>) -> Option<RxMeta> {
     Some(RxMeta {
         source: incoming.source?,
         local: info.local.unwrap_or(socket.local),
+        port: socket.port,
         ecn: ecn(info.tclass),
         tclass: info.tclass,
         hop_limit: info.hop_limit,
         // rule: roce-159
         stride: info.stride.unwrap_or(incoming.bytes.len()),
+        first: 0,
     })
 }
 

@@ -1,8 +1,8 @@
 //! `RoceSocket`: the two UDP sockets of one local address.
 //!
 //! ```text
-//! RX   addr:4791            receives from everybody; GRO, destination, TOS, TTL, drop counter
-//! TX   addr:0xC000..=FFFF   sends to everybody's 4791; drops what it receives
+//! door      addr:4791            receives from peers elsewhere; shared with other processes
+//! private   addr:0xC000..=FFFF   sends everything; receives from peers on this machine
 //! ```
 //!
 //! | option | why |
@@ -12,15 +12,19 @@
 //! | PKTINFO, RECVTOS, RECVTTL | destination, ECN and hop limit of a packet |
 //! | UDP_NO_CHECK6_RX | rxe sends IPv6 without UDP checksum        [RoCEv2 7.7] |
 //! | SO_RXQ_OVFL | counts what the kernel dropped for want of room |
+//! | SO_REUSEPORT, filter (door) | processes of one user share the port, the first gets everything |
 //! | checksum on (no SO_NO_CHECK) | GSO refuses to work without          [RoCEv2 7.7] |
 //!
-//! The TX port never changes, because the ICRC covers it. Sending and receiving: `tx.rs`, `rx.rs`.
+//! The private port never changes, because the ICRC covers it. Sending and receiving: `tx.rs`,
+//! `rx.rs`; sharing: `share.rs`.
 
 use crate::error::NetError;
 use crate::offload::OffloadConfig;
+use crate::share::owner;
 use crate::sys::cmsg::SOL_UDP;
-use crate::sys::sockopt;
+use crate::sys::{lock, sockopt};
 use socket2::{Domain, Protocol, Socket, Type};
+use std::io::{self, IoSlice};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -71,68 +75,134 @@ pub struct Buffers {
     pub tx: u32,
 }
 
+/// A socket that receives.
+#[derive(Debug)]
+pub struct End {
+    pub(crate) local: IpAddr,
+    pub(crate) port: u16,
+    socket: Socket,
+    gro: bool,
+    buffer: u32,
+    drops: AtomicU64,
+}
+
+impl End {
+    /// The socket, to sleep on or receive from.
+    #[must_use]
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// Datagrams that the kernel dropped because the receive buffer was full, as far as known: the
+    /// kernel tells with the next datagram that it delivers.
+    // rule: roce-161
+    #[must_use]
+    pub fn drops(&self) -> u64 {
+        self.drops.load(Ordering::Relaxed)
+    }
+
+    /// Takes the kernel's drop counter (modulo 2^32); returns how many are new.
+    pub(crate) fn note_drops(&self, counter: u32) -> u64 {
+        let known = self.drops.load(Ordering::Relaxed);
+        #[allow(
+            clippy::cast_possible_truncation,
+            reason = "the kernel's counter has 32 bits"
+        )]
+        let fresh = u64::from(counter.wrapping_sub(known as u32));
+        self.drops.store(known + fresh, Ordering::Relaxed);
+        fresh
+    }
+}
+
 /// Both sockets of one local address.
 #[derive(Debug)]
 pub struct RoceSocket {
-    pub(crate) local: IpAddr,
-    tx_port: u16,
     config: SocketConfig,
-    buffers: Buffers,
-    gro: bool,
-    rx: Socket,
-    tx: Socket,
-    rx_drops: AtomicU64,
+    private: End,
+    tx_buffer: u32,
+    door: Option<End>,
 }
 
 impl RoceSocket {
-    /// Opens both sockets of `local`.
+    /// Opens both sockets of `local`, and has port 4791 alone.
     pub fn open(local: IpAddr, config: &SocketConfig) -> Result<Self, NetError> {
-        Self::open_on(local, ROCE_PORT, config)
+        let mut this = Self::open_private(local, config)?;
+        this.open_door(false)?;
+        Ok(this)
     }
 
-    /// As [`open`](Self::open), with the RX socket on `port`; zero for any (tests).
-    fn open_on(local: IpAddr, port: u16, config: &SocketConfig) -> Result<Self, NetError> {
+    /// Opens the private socket of `local`.
+    pub(crate) fn open_private(local: IpAddr, config: &SocketConfig) -> Result<Self, NetError> {
         if let IpAddr::V6(v6) = local
             && v6.is_unicast_link_local()
         {
             return Err(NetError::LinkLocal { local });
         }
-        let (rx, gro) = open_rx(local, port, config)?;
-        let (tx, tx_port) = open_tx(local, config)?;
-        let buffers = Buffers {
-            rx: grow(&rx, libc::SO_RCVBUF, config.rx_buffer),
-            tx: grow(&tx, libc::SO_SNDBUF, config.tx_buffer),
-        };
-        let config = *config;
-        let rx_drops = AtomicU64::new(0);
+        let socket = sender(local, config)?;
+        let gro = receives(&socket, local, config)?;
+        let port = bind_source(&socket, local)?;
+        let tx_buffer = grow(&socket, libc::SO_SNDBUF, config.tx_buffer);
         Ok(Self {
-            local,
-            tx_port,
-            config,
-            buffers,
-            gro,
-            rx,
-            tx,
-            rx_drops,
+            config: *config,
+            private: End::new(local, port, socket, gro, config),
+            tx_buffer,
+            door: None,
         })
+    }
+
+    /// Opens port 4791; beside other processes of this user if `shared`.
+    pub(crate) fn open_door(&mut self, shared: bool) -> Result<(), NetError> {
+        self.open_door_on(ROCE_PORT, shared)
+    }
+
+    /// As [`open_door`](Self::open_door), on `port`; zero for any (tests).
+    fn open_door_on(&mut self, port: u16, shared: bool) -> Result<(), NetError> {
+        let local = self.local();
+        let socket = udp(local)?;
+        let gro = receives(&socket, local, &self.config)?;
+        if shared {
+            set_all(
+                &socket,
+                local,
+                &[("SO_REUSEPORT", libc::SOL_SOCKET, libc::SO_REUSEPORT, 1)],
+            )?;
+        }
+        // rule: roce-160
+        bind_door(&socket, local, port)?;
+        if shared {
+            // Without it the kernel lets chance decide whom a flow comes to, and each passes on
+            // what is not its own: more work, not wrong.
+            let _ = sockopt::first_takes_all(socket.as_fd());
+        }
+        self.door = Some(End::new(local, port, socket, gro, &self.config));
+        Ok(())
+    }
+
+    /// Is port 4791 free?
+    pub(crate) fn try_door(&self) -> Result<(), NetError> {
+        bind_door(&udp(self.local())?, self.local(), ROCE_PORT)
     }
 
     /// The address that both sockets are bound to.
     #[must_use]
     pub const fn local(&self) -> IpAddr {
-        self.local
+        self.private.local
     }
 
     /// The port that all packets of this address are sent from; the ICRC covers it.
     #[must_use]
     pub const fn tx_port(&self) -> u16 {
-        self.tx_port
+        self.private.port
     }
 
-    /// The buffers that the kernel granted.
+    /// The buffers that the kernel granted; the smaller one of both receiving sockets.
     #[must_use]
-    pub const fn buffers(&self) -> Buffers {
-        self.buffers
+    pub fn buffers(&self) -> Buffers {
+        let rx = self.ends().map(|end| end.buffer).min();
+        Buffers {
+            rx: rx.unwrap_or(0),
+            tx: self.tx_buffer,
+        }
     }
 
     /// What the socket was opened with.
@@ -144,40 +214,56 @@ impl RoceSocket {
     /// The kernel merges received datagrams.
     #[must_use]
     pub const fn gro(&self) -> bool {
-        self.gro
+        self.private.gro
     }
 
-    /// Datagrams that the kernel dropped because the receive buffer was full, as far as known: the
-    /// kernel tells with the next datagram that it delivers.
-    // rule: roce-161
-    #[must_use]
-    pub fn rx_drops(&self) -> u64 {
-        self.rx_drops.load(Ordering::Relaxed)
-    }
-
-    /// The receiving socket, to sleep on or receive from.
-    #[must_use]
-    pub fn rx_fd(&self) -> BorrowedFd<'_> {
-        self.rx.as_fd()
+    /// The sockets that receive: the private one, then the door.
+    pub fn ends(&self) -> impl Iterator<Item = &End> {
+        [Some(&self.private), self.door.as_ref()]
+            .into_iter()
+            .flatten()
     }
 
     /// The sending socket, to sleep on while it is blocked.
     #[must_use]
     pub fn tx_fd(&self) -> BorrowedFd<'_> {
-        self.tx.as_fd()
+        self.private.fd()
     }
 
-    /// Takes the kernel's drop counter (modulo 2^32); returns how many are new.
-    pub(crate) fn note_drops(&self, counter: u32) -> u64 {
-        let known = self.rx_drops.load(Ordering::Relaxed);
-        #[allow(
-            clippy::cast_possible_truncation,
-            reason = "the kernel's counter has 32 bits"
-        )]
-        let fresh = u64::from(counter.wrapping_sub(known as u32));
-        self.rx_drops.store(known + fresh, Ordering::Relaxed);
-        fresh
+    /// Sends one datagram, whose bytes lie in several places.
+    pub(crate) fn send_parts(&self, parts: &[&[u8]; 2], target: SocketAddr) -> io::Result<()> {
+        let parts = parts.map(IoSlice::new);
+        let socket = &self.private.socket;
+        socket.send_to_vectored(&parts, &target.into()).map(drop)
     }
+}
+
+impl End {
+    fn new(local: IpAddr, port: u16, socket: Socket, gro: bool, config: &SocketConfig) -> Self {
+        Self {
+            local,
+            port,
+            gro,
+            buffer: grow(&socket, libc::SO_RCVBUF, config.rx_buffer),
+            socket,
+            drops: AtomicU64::new(0),
+        }
+    }
+}
+
+/// Binds port 4791, or says whose it is.
+fn bind_door(socket: &Socket, local: IpAddr, port: u16) -> Result<(), NetError> {
+    let Err(error) = socket.bind(&SocketAddr::new(local, port).into()) else {
+        return Ok(());
+    };
+    if error.raw_os_error() == Some(libc::EADDRINUSE)
+        && let Some(user) = owner::of_port(local, port)
+        && user != lock::user()
+    {
+        let user = owner::name(user);
+        return Err(NetError::OtherUser { local, user });
+    }
+    Err(NetError::from_io(local, "bind UDP port 4791", error))
 }
 
 /// The kernel's limit for receive buffers that a program may ask for; a socket gets twice as much.
@@ -190,8 +276,8 @@ pub fn rmem_max() -> Option<u32> {
         .ok()
 }
 
-fn open_rx(local: IpAddr, port: u16, config: &SocketConfig) -> Result<(Socket, bool), NetError> {
-    let socket = udp(local)?;
+/// Sets what a receiving socket needs. True if the kernel merges datagrams.
+fn receives(socket: &Socket, local: IpAddr, config: &SocketConfig) -> Result<bool, NetError> {
     let options: &[Opt] = if local.is_ipv6() {
         &[
             (
@@ -222,24 +308,30 @@ fn open_rx(local: IpAddr, port: u16, config: &SocketConfig) -> Result<(Socket, b
             ("IP_RECVTTL", libc::IPPROTO_IP, libc::IP_RECVTTL, 1),
         ]
     };
-    set_all(&socket, local, options)?;
+    set_all(socket, local, options)?;
     set_all(
-        &socket,
+        socket,
         local,
         &[("SO_RXQ_OVFL", libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1)],
     )?;
     // A kernel without GRO for sockets delivers datagrams one by one: slower, not wrong.
-    let gro =
-        config.offload.gro && sockopt::set_int(socket.as_fd(), SOL_UDP, libc::UDP_GRO, 1).is_ok();
-    // rule: roce-160
-    socket
-        .bind(&SocketAddr::new(local, port).into())
-        .map_err(|e| NetError::from_io(local, "bind UDP port 4791", e))?;
-    Ok((socket, gro))
+    Ok(config.offload.gro && sockopt::set_int(socket.as_fd(), SOL_UDP, libc::UDP_GRO, 1).is_ok())
 }
 
-/// A sending socket, bound to a free port of the range.
+/// A socket that only sends, bound to a free port of the range.
 pub(crate) fn open_tx(local: IpAddr, config: &SocketConfig) -> Result<(Socket, u16), NetError> {
+    let socket = sender(local, config)?;
+    sockopt::drop_everything(socket.as_fd()).map_err(|source| NetError::Option {
+        local,
+        option: "SO_ATTACH_FILTER",
+        source,
+    })?;
+    let port = bind_source(&socket, local)?;
+    Ok((socket, port))
+}
+
+/// A socket that packets are sent from, not bound yet.
+fn sender(local: IpAddr, config: &SocketConfig) -> Result<Socket, NetError> {
     let socket = udp(local)?;
     let (tclass, hops) = (i32::from(config.tclass), i32::from(config.hop_limit));
     let options: &[Opt] = if local.is_ipv6() {
@@ -259,17 +351,17 @@ pub(crate) fn open_tx(local: IpAddr, config: &SocketConfig) -> Result<(Socket, u
         ]
     };
     set_all(&socket, local, options)?;
-    sockopt::drop_everything(socket.as_fd()).map_err(|source| NetError::Option {
-        local,
-        option: "SO_ATTACH_FILTER",
-        source,
-    })?;
+    Ok(socket)
+}
+
+/// Binds a free port of the range.
+fn bind_source(socket: &Socket, local: IpAddr) -> Result<u16, NetError> {
     // rule: roce-32
     let random = fastrand::u16(..);
     for step in 0..SOURCE_TRIES {
         let port = SOURCE_FIRST | random.wrapping_add(step * 67);
         match socket.bind(&SocketAddr::new(local, port).into()) {
-            Ok(()) => return Ok((socket, port)),
+            Ok(()) => return Ok(port),
             Err(e) if e.raw_os_error() == Some(libc::EADDRINUSE) => {}
             Err(e) => return Err(NetError::from_io(local, "bind a source port", e)),
         }

@@ -2,7 +2,7 @@
 
 use crate::offload::OffloadConfig;
 use crate::rx::RxRing;
-use crate::socket::{ROCE_PORT, RoceSocket, SocketConfig};
+use crate::socket::{End, ROCE_PORT, RoceSocket, SocketConfig};
 use srdma_core::mem::host::{HostBuf, HostRange};
 use srdma_core::rx::RxMeta;
 use srdma_core::tx::{Run, Seg, TxBatch, TxToken};
@@ -27,6 +27,11 @@ pub(crate) fn config(gso: bool, gro: bool) -> SocketConfig {
 /// A socket on an address of its own.
 pub(crate) fn open(config: &SocketConfig) -> RoceSocket {
     RoceSocket::open(address(), config).unwrap()
+}
+
+/// Where peers send to.
+pub(crate) fn door(socket: &RoceSocket) -> &End {
+    socket.ends().last().unwrap()
 }
 
 /// Runs and their bytes, to be lent out as a batch.
@@ -92,11 +97,13 @@ impl Script {
 /// Everything that has arrived, buffer by buffer.
 pub(crate) fn drain(ring: &mut RxRing, socket: &RoceSocket) -> Vec<(RxMeta, Vec<u8>)> {
     let mut all = Vec::new();
-    while ring.receive(socket) > 0 {
-        all.extend(
-            ring.datagrams()
-                .map(|(meta, bytes)| (*meta, bytes.to_vec())),
-        );
+    for end in socket.ends() {
+        while ring.receive(end) > 0 {
+            all.extend(
+                ring.datagrams()
+                    .map(|(meta, bytes)| (*meta, bytes.to_vec())),
+            );
+        }
     }
     all
 }

@@ -121,10 +121,12 @@ impl WireLink {
         let meta = RxMeta {
             source: first.source,
             local: first.target.ip(),
+            port: first.target.port(),
             ecn: ecn(first.tclass),
             tclass: first.tclass,
             hop_limit: first.hop_limit,
             stride,
+            first: 0,
         };
         let joins = |next: &Datagram| self.merge && stride > 0 && next.joins(&first);
         if !state.inbox.front().is_some_and(joins) {

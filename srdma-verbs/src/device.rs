@@ -8,9 +8,9 @@
 //! DeviceConfig       anything else, and everything that can be set
 //! ```
 //!
-//! A device is a set of local addresses, and owns UDP port 4791 on each while it is open. Opening
-//! the same set, or the same name, twice in one process gives two contexts on one device. Sets that
-//! only overlap cannot be open at the same time.
+//! A device is a set of local addresses. Opening the same set, or the same name, twice in one process
+//! gives two contexts on one device. Other processes of the same user may have the same addresses
+//! open, and so may another device of this process: packets find the one that they are for.
 
 mod file;
 mod list;
@@ -220,14 +220,7 @@ impl DeviceConfig {
         {
             return Ok(Context::create(driver, name));
         }
-        let overlaps = |known: &&Opened| self.addrs.iter().any(|addr| known.addrs.contains(addr));
-        if open.iter().filter(overlaps).any(Opened::is_alive) {
-            return Err(Reason::Busy.of(VERB));
-        }
-        // A device whose last handle went on another thread may hold its sockets a moment longer.
-        let closing = open.iter().any(|known| overlaps(&known));
-        let driver = retry(closing, || Driver::open(self.clone().engine()));
-        let driver = driver.map_err(|reason| reason.of(VERB))?;
+        let driver = Driver::open(self.clone().engine()).map_err(|reason| reason.of(VERB))?;
         open.retain(Opened::is_alive);
         let weak = Arc::downgrade(&driver);
         open.push(Opened {
@@ -291,22 +284,6 @@ impl Opened {
             .then(|| self.driver.upgrade())
             .flatten()
     }
-}
-
-/// Opens; while the port is in use and `closing`, a number of times.
-fn retry<T>(
-    closing: bool,
-    mut open: impl FnMut() -> core::result::Result<T, Reason>,
-) -> core::result::Result<T, Reason> {
-    for _ in 0..200 {
-        match open() {
-            Err(Reason::Net(NetError::PortInUse { .. })) if closing => {
-                std::thread::sleep(core::time::Duration::from_millis(1));
-            }
-            opened => return opened,
-        }
-    }
-    open()
 }
 
 /// The devices that this process has open.

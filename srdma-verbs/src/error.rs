@@ -293,7 +293,11 @@ const fn refusal_errno(minor: CqpMinor) -> i32 {
 /// What C calls a failure to open sockets.
 fn net_errno(error: &NetError) -> i32 {
     match error {
-        NetError::PortInUse { .. } | NetError::NoSourcePort { .. } => libc::EADDRINUSE,
+        NetError::PortInUse { .. } | NetError::OtherUser { .. } | NetError::NoSourcePort { .. } => {
+            libc::EADDRINUSE
+        }
+        NetError::RegistryUnsafe { .. } => libc::EACCES,
+        NetError::NoBlock => libc::ENOMEM,
         NetError::NoSuchAddress { .. } | NetError::LinkLocal { .. } => libc::EADDRNOTAVAIL,
         NetError::NotAllowed { .. } => libc::EACCES,
         NetError::NoFamily { .. } => libc::EAFNOSUPPORT,

@@ -221,7 +221,7 @@ impl QpBuilder<'_> {
         let qpn = if self.qp_type == QpType::Gsi {
             Qpn::GSI
         } else {
-            Qpn::new(driver.ids.qp.take().ok_or(Reason::Exhausted)?)
+            Qpn::new(driver.ids.qp.take(&driver.engine)?)
         };
         let receives = match &self.srq {
             Some(srq) => Receives::Shared(Arc::clone(&srq.inner().shared)),

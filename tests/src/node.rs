@@ -261,10 +261,12 @@ impl Node {
         let meta = RxMeta {
             source: datagram.source,
             local: datagram.target.ip(),
+            port: datagram.target.port(),
             ecn: Ecn::from_traffic_class(datagram.tclass),
             tclass: datagram.tclass,
             hop_limit: datagram.hop_limit,
             stride: datagram.bytes.len(),
+            first: 0,
         };
         self.hca.handle_datagram(self.now, &meta, &datagram.bytes);
     }

@@ -34,6 +34,9 @@ pub struct HcaConfig {
     pub rx_buffer: u32,
     /// What arming does about completions that are already there.
     pub arm_model: ArmModel,
+    /// Addresses of this machine are shared by several processes, each on a UDP port of its own:
+    /// whoever drives the device answers lookups.
+    pub shared: bool,
 }
 
 impl Default for HcaConfig {
@@ -47,6 +50,7 @@ impl Default for HcaConfig {
             read_budget: limits::DEFAULT_RMEM,
             rx_buffer: 0,
             arm_model: ArmModel::Strict,
+            shared: false,
         }
     }
 }

@@ -3,6 +3,7 @@
 use crate::hca::counters::Counters;
 use crate::hca::events::Events;
 use crate::hca::peer::PeerTable;
+use crate::hca::ports::Ports;
 use crate::mem::MrTable;
 use crate::obj::ah::AhTable;
 use crate::obj::cq::CqTable;
@@ -29,6 +30,8 @@ pub(crate) struct Ctx<'a> {
     pub(crate) paths: &'a mut PathTable,
     /// Socket budgets of peers.
     pub(crate) peers: &'a mut PeerTable,
+    /// Ports of processes on this machine.
+    pub(crate) ports: &'a mut Ports,
     /// Address handles.
     pub(crate) ahs: &'a AhTable,
     /// GIDs, P_Keys, link.

@@ -3,6 +3,7 @@
 //! ```text
 //!   inputs    ring · handle_datagram · handle_timeout · handle_transmitted
 //!   outputs   poll_transmit → TxBatch · poll_interrupt → vector · poll_timeout → time
+//!   question  poll_lookup → address and block · handle_lookup ← UDP port
 //! ```
 
 pub mod board;
@@ -14,6 +15,7 @@ pub mod events;
 mod id_guard;
 pub mod msix;
 pub(crate) mod peer;
+pub mod ports;
 pub(crate) mod qp_ctl;
 mod rx;
 pub(crate) mod timer;
@@ -28,6 +30,7 @@ use crate::hca::counters::Counters;
 use crate::hca::ctx::{Ctx, ReadCredit, Turn};
 use crate::hca::events::Events;
 use crate::hca::peer::PeerTable;
+use crate::hca::ports::Ports;
 use crate::hca::timer::Timers;
 use crate::mem::{Access, HostFault, HostMap, KeyFault, MrTable, Sge};
 use crate::num::{MsixVector, PdId, Qpn};
@@ -60,6 +63,7 @@ pub(crate) struct Device {
     pub(crate) counters: Counters,
     pub(crate) paths: PathTable,
     pub(crate) peers: PeerTable,
+    pub(crate) ports: Ports,
     pub(crate) ready: VecDeque<Turn>,
     pub(crate) acks: VecDeque<Slot>,
     pub(crate) read_credit: ReadCredit,
@@ -76,6 +80,7 @@ impl Device {
             events: &mut self.events,
             paths: &mut self.paths,
             peers: &mut self.peers,
+            ports: &mut self.ports,
             ahs: &self.ahs,
             port: &mut self.port,
             counters: &mut self.counters,
@@ -97,6 +102,8 @@ impl Device {
 /// * **outputs**: [`poll_transmit`](Self::poll_transmit) until `None`, then
 ///   [`poll_interrupt`](Self::poll_interrupt) until `None`, then
 ///   [`poll_timeout`](Self::poll_timeout).
+/// * **a question**: [`poll_lookup`](Self::poll_lookup), answered with
+///   [`handle_lookup`](Self::handle_lookup) before `poll_transmit`, and when that returned `None`.
 /// * **set-up**: [`new`](Self::new), [`host_mut`](Self::host_mut),
 ///   [`attach_cqp`](Self::attach_cqp), [`enable_vector`](Self::enable_vector). Everything else is
 ///   set up by commands through the CQP.
@@ -129,6 +136,7 @@ impl Hca {
             counters: Counters::default(),
             paths: PathTable::default(),
             peers: PeerTable::new(config.peer_budget),
+            ports: Ports::new(config.shared),
             ready: VecDeque::new(),
             acks: VecDeque::new(),
             read_credit: ReadCredit::new(config.read_budget),

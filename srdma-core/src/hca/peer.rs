@@ -1,7 +1,7 @@
-//! Peers: how many bytes of its socket's memory each remote address may hold of ours.
+//! Peers: how many bytes of its memory each remote socket may hold of ours.
 //!
 //! A receiving socket drops silently when it is full, and most users cannot make it larger. So what
-//! is in flight towards one address, over all QPs, stays within what a socket of the usual size
+//! is in flight towards one socket, over all QPs, stays within what a socket of the usual size
 //! holds. A QP that finds no room waits in the peer's list and is taken up in order.
 //!
 //! The charge of a packet is what the kernel charges the socket: the bytes and an overhead.
@@ -11,7 +11,7 @@ use crate::limits::DEFAULT_RMEM;
 use crate::obj::table::Slot;
 use slab::Slab;
 use std::collections::{HashMap, VecDeque};
-use std::net::IpAddr;
+use std::net::SocketAddr;
 
 /// Bytes that the kernel charges for a packet besides its payload.
 pub(crate) const PACKET_OVERHEAD: u32 = 768;
@@ -28,7 +28,7 @@ pub(crate) const fn packet_cost(len: u32) -> u32 {
 
 #[derive(Debug)]
 struct Peer {
-    addr: IpAddr,
+    addr: SocketAddr,
     users: u32,
     /// Bytes that it may hold of ours.
     budget: u32,
@@ -40,7 +40,7 @@ struct Peer {
 #[derive(Debug)]
 pub(crate) struct PeerTable {
     peers: Slab<Peer>,
-    by_addr: HashMap<IpAddr, u32>,
+    by_addr: HashMap<SocketAddr, u32>,
     budget: u32,
 }
 
@@ -55,7 +55,7 @@ impl PeerTable {
     }
 
     /// The peer at `addr`, counted.
-    pub(crate) fn acquire(&mut self, addr: IpAddr) -> u32 {
+    pub(crate) fn acquire(&mut self, addr: SocketAddr) -> u32 {
         if let Some(&id) = self.by_addr.get(&addr) {
             if let Some(peer) = self.peers.get_mut(id as usize) {
                 peer.users += 1;
@@ -149,7 +149,7 @@ mod tests {
     #[test]
     fn a_peer_with_a_larger_socket_may_hold_more_and_a_liar_not_without_bound() {
         let mut peers = PeerTable::new(DEFAULT_RMEM / 2);
-        let id = peers.acquire(IpAddr::from([10, 0, 0, 1]));
+        let id = peers.acquire(SocketAddr::from(([10, 0, 0, 1], 4791)));
         assert!(peers.charge(id, DEFAULT_RMEM / 2));
         assert!(peers.is_full(id, 1));
         peers.learn(id, 2 * DEFAULT_RMEM);
@@ -166,7 +166,7 @@ mod tests {
     fn whoever_takes_the_last_room_can_know_it() {
         let cost = packet_cost(4096);
         let mut peers = PeerTable::new(3 * cost + 10);
-        let id = peers.acquire(IpAddr::from([10, 0, 0, 1]));
+        let id = peers.acquire(SocketAddr::from(([10, 0, 0, 1], 4791)));
         for full in [false, false, true] {
             assert!(peers.charge(id, cost));
             assert_eq!(peers.is_full(id, cost), full);

@@ -17,6 +17,8 @@ use crate::qp::{Conn, Ident, Qp, Requester, Responder};
 use crate::ring::{RqConsumer, SqConsumer};
 use crate::time::Instant;
 use crate::tx::path::PathKey;
+use crate::wire::flow::ROCE_PORT;
+use std::net::SocketAddr;
 
 type Outcome = Result<(), Refusal>;
 
@@ -196,6 +198,9 @@ impl Device {
             qp.rsp.reset(ctx.rq_psn, conn.max_dest_rd_atomic);
         }
         qp.req.read_chunk = read_chunk(self.read_credit.limit(), conn.mtu, conn.max_rd_atomic);
+        if mask.contains(AttrMask::AV) || mask.contains(AttrMask::DEST_QPN) {
+            qp.ask_port(&mut self.ctx(now));
+        }
         Ok(())
     }
 
@@ -210,7 +215,7 @@ impl Device {
             return Err(refuse(CqpMinor::INVALID_COMMAND));
         }
         let key = PathKey {
-            target: ctx.dest_ip,
+            target: SocketAddr::new(ctx.dest_ip, ROCE_PORT),
             local: entry.addr,
             // rule: roce-3
             source_port: entry.tx_port,
@@ -221,15 +226,40 @@ impl Device {
                 ctx.hop_limit
             },
         };
+        qp.conn.peer_rx = ctx.peer_rx;
+        self.lead(qp, key);
+        Ok(())
+    }
+
+    /// The queue pair's packets take this path from now on.
+    fn lead(&mut self, qp: &mut Qp, key: PathKey) {
         let (paths, peers) = (&mut self.paths, &mut self.peers);
         let path = paths.acquire(key, || peers.acquire(key.target));
         self.disconnect(qp);
         qp.conn.path = Some(path);
         qp.conn.peer = self.paths.get(path).map_or(0, |path| path.peer);
-        self.peers.learn(qp.conn.peer, ctx.peer_rx);
-        qp.conn.remote_ip = Some(key.target);
+        self.peers.learn(qp.conn.peer, qp.conn.peer_rx);
+        qp.conn.remote_ip = Some(key.target.ip());
         qp.conn.local_ip = Some(key.local);
-        Ok(())
+    }
+
+    /// The process that a connected queue pair talks to is reached at `port`.
+    pub(crate) fn redirect(&mut self, qp: &mut Qp, port: u16, now: Instant) {
+        let path = qp.conn.path.and_then(|id| self.paths.get(id));
+        let Some(key) = path.map(|path| path.key) else {
+            return;
+        };
+        if key.target.port() == port || !qp.can_receive() {
+            return;
+        }
+        // What is in flight was charged to the socket so far.
+        let una = qp.req.una;
+        qp.rewind(&mut self.ctx(now), una);
+        let target = SocketAddr::new(key.target.ip(), port);
+        self.lead(qp, PathKey { target, ..key });
+        // It may have waited for room at the other socket.
+        qp.req.waiting = false;
+        qp.make_ready(&mut self.ctx(now));
     }
 
     fn disconnect(&mut self, qp: &mut Qp) {

@@ -15,7 +15,7 @@ use crate::qp::attr::{QpState, QpType};
 use crate::rx::RxMeta;
 use crate::time::Instant;
 use crate::wire::icrc::{self, IcrcCheck, IcrcFlow};
-use crate::wire::{Ecn, FlowTuple, Packet, ROCE_PORT, Service};
+use crate::wire::{Ecn, FlowTuple, Packet, Service};
 use std::net::{IpAddr, SocketAddr};
 
 /// Flows whose ICRC prefix is kept: a direct-mapped cache, so that its size is fixed.
@@ -25,7 +25,7 @@ const FLOWS: usize = 64;
 #[derive(Clone, Debug)]
 struct Flow {
     source: SocketAddr,
-    local: IpAddr,
+    local: SocketAddr,
     icrc: IcrcFlow,
 }
 
@@ -60,22 +60,24 @@ impl Flows {
 
     /// The entry of the flow that `meta` belongs to, made if it is not there.
     fn find(&mut self, meta: &RxMeta) -> Option<&mut Flow> {
+        let local = SocketAddr::new(meta.local, meta.port);
+        let ports = meta.source.port() ^ meta.port;
         let slot = self
             .slots
-            .get_mut(hash(meta.source.ip(), meta.local, meta.source.port()) % FLOWS)?;
+            .get_mut(hash(meta.source.ip(), meta.local, ports) % FLOWS)?;
         let same = slot
             .as_ref()
-            .is_some_and(|flow| flow.source == meta.source && flow.local == meta.local);
+            .is_some_and(|flow| flow.source == meta.source && flow.local == local);
         if !same {
             let tuple = FlowTuple {
                 source: meta.source.ip(),
                 target: meta.local,
                 source_port: meta.source.port(),
-                target_port: ROCE_PORT,
+                target_port: meta.port,
             };
             *slot = Some(Flow {
                 source: meta.source,
-                local: meta.local,
+                local,
                 icrc: IcrcFlow::new(&tuple),
             });
         }
@@ -117,6 +119,7 @@ impl Hca {
         }
         for (index, segment) in bytes.chunks(meta.stride).enumerate() {
             let hint = u16::try_from(index).unwrap_or(0);
+            let hint = hint.wrapping_add(meta.first);
             self.handle_segment(now, meta, segment, hint);
         }
     }

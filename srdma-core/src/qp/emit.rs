@@ -11,6 +11,7 @@ use super::requester::Step;
 use super::window::{Kind, Local, ReadReq, SendCtx, read_cost};
 use crate::hca::ctx::Ctx;
 use crate::hca::peer::packet_cost;
+use crate::hca::ports::Lookup;
 use crate::hw::aeqe::AeCode;
 use crate::hw::cqe::FlushCode;
 use crate::hw::wqe::SqOp;
@@ -21,6 +22,7 @@ use crate::tx::TxArena;
 use crate::tx::arena::{MarkKind, Payload};
 use crate::tx::path::PathKey;
 use crate::wire::{AtomicEth, Bth, Deth, Emit, ImmDt, Opcode, Position, Reth, Service, Verb};
+use std::net::SocketAddr;
 
 /// Packets between two acknowledgement requests in a long message: one full run at MTU 4096.
 // rule: roce-46
@@ -28,6 +30,9 @@ const ACK_EVERY: u32 = 15;
 
 /// What local work takes of a quantum, so that a queue of it ends a turn like any other.
 const LOCAL_COST: u32 = 64;
+
+/// Path, destination and Q_Key of a message.
+type Route = (u32, Qpn, Option<Qkey>);
 
 impl Qp {
     const fn service(&self) -> Service {
@@ -56,7 +61,8 @@ impl Qp {
         let psn = work.first.add(index);
         let last = index + 1 == work.packets;
         let (path_id, dest, remote) = match self.route(ctx) {
-            Ok(route) => route,
+            Ok(Some(route)) => route,
+            Ok(None) => return Step::Wait,
             Err(cause) => return self.fail_current(ctx, cause),
         };
         let Some(opcode) = self.message_opcode(index == 0, last) else {
@@ -117,11 +123,12 @@ impl Qp {
         }
     }
 
-    /// Path, destination QP and Q_Key of the current WQE.
-    fn route(&mut self, ctx: &mut Ctx<'_>) -> Result<(u32, Qpn, Option<Qkey>), Cause> {
+    /// Path, destination QP and Q_Key of the current WQE. `None`: its port has to be looked up.
+    fn route(&mut self, ctx: &mut Ctx<'_>) -> Result<Option<Route>, Cause> {
         let lost = Cause::new(FlushCode::LOC_QP_OP, AeCode::INVALID_AH_ENTRY);
         if self.id.kind.is_connected() {
-            return Ok((self.conn.path.ok_or(lost)?, self.conn.remote_qpn, None));
+            let path = self.conn.path.ok_or(lost)?;
+            return Ok(Some((path, self.conn.remote_qpn, None)));
         }
         let ud = self.req.cmd.ud;
         let av = *ctx
@@ -131,24 +138,40 @@ impl Qp {
                 AhFault::BadPd => Cause::new(FlushCode::LOC_QP_OP, AeCode::UDA_XMIT_BAD_PD),
                 _ => lost,
             })?;
-        let path = self.datagram_path(ctx, &av).ok_or(lost)?;
+        let lookup = Lookup::of(av.target, ud.dest);
+        let Some(path) = self.datagram_path(ctx, &av, lookup).map_err(|()| lost)? else {
+            ctx.ports.ask(lookup, self.id.slot);
+            return Ok(None);
+        };
         // A privileged Q_Key in the request selects the queue pair's own.  [RoCEv2 2.12]
         let qkey = if ud.qkey.0 & 0x8000_0000 == 0 {
             ud.qkey
         } else {
             self.conn.qkey
         };
-        Ok((path, ud.dest, Some(qkey)))
+        Ok(Some((path, ud.dest, Some(qkey))))
     }
 
-    /// The path to `av`; the one used last is kept, since programs send to few.
-    fn datagram_path(&mut self, ctx: &mut Ctx<'_>, av: &AddressVector) -> Option<u32> {
-        if self.conn.datagram_av.as_ref() == Some(av) {
-            return self.conn.path;
+    /// The path to `av`; the one used last is kept, since programs send to few. `None`: the port is
+    /// not known.
+    fn datagram_path(
+        &mut self,
+        ctx: &mut Ctx<'_>,
+        av: &AddressVector,
+        lookup: Lookup,
+    ) -> Result<Option<u32>, ()> {
+        if self.conn.datagram_av.as_ref() == Some(av)
+            && self.conn.datagram_block == lookup.block
+            && ctx.now < self.conn.datagram_until
+        {
+            return Ok(self.conn.path);
         }
-        let (_, entry) = ctx.port.gids.find(av.local)?;
+        let Some(port) = ctx.ports.find(lookup, ctx.now) else {
+            return Ok(None);
+        };
+        let (_, entry) = ctx.port.gids.find(av.local).ok_or(())?;
         let key = PathKey {
-            target: av.target,
+            target: SocketAddr::new(av.target, port.number),
             local: av.local,
             source_port: entry.tx_port,
             tclass: av.tclass,
@@ -162,7 +185,9 @@ impl Qp {
             ctx.peers.release(peer);
         }
         self.conn.datagram_av = Some(*av);
-        Some(path)
+        self.conn.datagram_block = lookup.block;
+        self.conn.datagram_until = port.until;
+        Ok(Some(path))
     }
 
     fn message_opcode(&self, first: bool, last: bool) -> Option<Opcode> {

@@ -24,12 +24,14 @@ pub(crate) use requester::{Emitted, Requester};
 pub(crate) use responder::Responder;
 
 use crate::hca::ctx::{Ctx, Turn};
+use crate::hca::ports::Lookup;
 use crate::hca::timer::TimerState;
 use crate::mem::Access;
 use crate::num::{PdId, Pkey, Psn, Qkey, Qpn, XrcdId};
 use crate::obj::ah::AddressVector;
 use crate::obj::table::Slot;
 use crate::ring::{RqConsumer, SqConsumer};
+use crate::time::Instant;
 use crate::tx::TxArena;
 use crate::tx::arena::{Mark, MarkKind};
 use crate::wire::Opcode;
@@ -42,8 +44,13 @@ pub(crate) struct Conn {
     pub(crate) path: Option<u32>,
     /// Datagrams: whose path `path` is.
     pub(crate) datagram_av: Option<AddressVector>,
+    /// Datagrams: the block of destinations that `path` leads to, and until when it is known to.
+    pub(crate) datagram_block: u16,
+    pub(crate) datagram_until: Instant,
     /// The path's peer.
     pub(crate) peer: u32,
+    /// What the peer's socket holds, as it told.
+    pub(crate) peer_rx: u32,
     /// The peer's address, to check where packets come from.
     pub(crate) remote_ip: Option<std::net::IpAddr>,
     /// Our own address of the connection.
@@ -77,7 +84,10 @@ impl Default for Conn {
         Self {
             path: None,
             datagram_av: None,
+            datagram_block: 0,
+            datagram_until: Instant(0),
             peer: 0,
+            peer_rx: 0,
             remote_ip: None,
             local_ip: None,
             remote_qpn: Qpn::default(),
@@ -196,6 +206,14 @@ impl Qp {
         if !self.ack_queued {
             self.ack_queued = true;
             ctx.acks.push_back(self.id.slot);
+        }
+    }
+
+    /// Asks which process has the peer's number now.
+    pub(crate) fn ask_port(&self, ctx: &mut Ctx<'_>) {
+        if let Some(addr) = self.conn.remote_ip {
+            let lookup = Lookup::of(addr, self.conn.remote_qpn);
+            ctx.ports.ask(lookup, self.id.slot);
         }
     }
 

@@ -175,6 +175,7 @@ impl Qp {
                 let una = self.req.una;
                 self.req.gap = None;
                 self.rewind(ctx, una);
+                self.ask_port(ctx);
             }
         }
     }

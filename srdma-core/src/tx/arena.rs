@@ -280,10 +280,10 @@ impl TxArena {
         }
         self.close_run();
         let first = u32::try_from(self.segs.len()).ok()?;
-        let limit = self.segments_for(path.target);
+        let limit = self.segments_for(path.target.ip());
         self.runs.push(Run {
             // rule: roce-1
-            target: std::net::SocketAddr::new(path.target, crate::wire::flow::ROCE_PORT),
+            target: path.target,
             local: path.local,
             tclass: path.tclass,
             hop_limit: path.hop_limit,

@@ -59,7 +59,7 @@ impl Seg<'_> {
 /// One GSO send: all packets `segment_len` long, the last one maybe shorter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Run {
-    /// Where to: always UDP port 4791.
+    /// Where to: UDP port 4791, or that of a process on this machine.
     pub target: SocketAddr,
     /// The local address to send from (its socket's bound address).
     pub local: IpAddr,

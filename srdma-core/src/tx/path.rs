@@ -3,16 +3,17 @@
 //! Paths are interned, so that packets of several QPs to one peer share a GSO run by comparing one
 //! number. Each names the peer whose socket budget its packets count against.
 
-use crate::wire::flow::{FlowTuple, ROCE_PORT};
+use crate::wire::flow::FlowTuple;
 use crate::wire::icrc::IcrcFlow;
 use slab::Slab;
 use std::collections::HashMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 /// What makes two paths the same.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct PathKey {
-    pub(crate) target: IpAddr,
+    /// The peer's address, and the port of the process there.
+    pub(crate) target: SocketAddr,
     pub(crate) local: IpAddr,
     pub(crate) source_port: u16,
     pub(crate) tclass: u8,
@@ -23,7 +24,7 @@ pub(crate) struct PathKey {
 #[derive(Debug)]
 pub(crate) struct Path {
     pub(crate) id: u32,
-    pub(crate) target: IpAddr,
+    pub(crate) target: SocketAddr,
     pub(crate) local: IpAddr,
     pub(crate) tclass: u8,
     pub(crate) hop_limit: u8,
@@ -31,7 +32,7 @@ pub(crate) struct Path {
     pub(crate) peer: u32,
     pub(crate) icrc: IcrcFlow,
     users: u32,
-    key: PathKey,
+    pub(crate) key: PathKey,
 }
 
 /// All paths in use, counted.
@@ -55,9 +56,9 @@ impl PathTable {
         let id = u32::try_from(entry.key()).unwrap_or(u32::MAX);
         let flow = FlowTuple {
             source: key.local,
-            target: key.target,
+            target: key.target.ip(),
             source_port: key.source_port,
-            target_port: ROCE_PORT,
+            target_port: key.target.port(),
         };
         entry.insert(Path {
             id,

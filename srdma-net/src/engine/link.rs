@@ -5,7 +5,9 @@ use crate::error::NetError;
 use crate::fault::FaultInjector;
 use crate::offload::{GsoLimit, OffloadConfig};
 use crate::rx::RxRing;
-use crate::socket::{RoceSocket, SocketConfig};
+use crate::share::door::Door;
+use crate::share::{self, Share};
+use crate::socket::{ROCE_PORT, RoceSocket, SocketConfig};
 use crate::tx::{Sender, Sent};
 use crate::wire_link::WireLink;
 use srdma_core::hca::{Hca, LocalAddr};
@@ -16,15 +18,17 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 
 /// Sockets on which nothing came lately are only looked at in every so many-th pass.
-const QUIET_PASSES: u32 = 16;
+const QUIET_PASSES: u32 = 32;
 /// Passes without a packet after which a socket is quiet.
 const QUIET_AFTER: u32 = 64;
 
 /// The sockets of a device.
 pub(super) struct UdpLink {
     sockets: Vec<RoceSocket>,
-    /// Passes since each socket gave something.
-    quiet: Vec<u32>,
+    /// Passes since each socket gave something: private one and door of each address.
+    quiet: Vec<[u32; 2]>,
+    share: Option<Arc<Share>>,
+    door: Door,
     passes: u32,
     rx: RxRing,
     tx: Sender,
@@ -64,10 +68,8 @@ pub(super) fn open(config: EngineConfig) -> Result<(Link, Hca), NetError> {
                 },
                 ..SocketConfig::default()
             };
-            let mut sockets = Vec::new();
-            for ip in &config.addrs {
-                sockets.push(RoceSocket::open(*ip, &settings)?);
-            }
+            let (sockets, share) = share::open(&config.addrs, &settings)?;
+            hca.shared = share.is_some();
             hca.max_mtu = hca.max_mtu.min(crate::mtu::of_addresses(&config.addrs));
             let granted = sockets.iter().map(|socket| socket.buffers().rx).min();
             hca.rx_buffer = granted.unwrap_or(0);
@@ -82,8 +84,10 @@ pub(super) fn open(config: EngineConfig) -> Result<(Link, Hca), NetError> {
                 _ => 1,
             };
             Link::Udp(Box::new(UdpLink {
-                quiet: vec![0; sockets.len()],
+                quiet: vec![[0; 2]; sockets.len()],
                 sockets,
+                share,
+                door: Door::default(),
                 passes: 0,
                 rx: RxRing::new(crate::rx::RX_BUFFERS),
                 tx: Sender::new(config.gso),
@@ -129,6 +133,27 @@ impl Link {
         }
     }
 
+    /// What the device shares with other processes.
+    pub(super) fn share(&self) -> Option<&Arc<Share>> {
+        match self {
+            Self::Wire(_) => None,
+            Self::Udp(udp) => udp.share.as_ref(),
+        }
+    }
+
+    /// Answers what the device wants to know. True if there was a question.
+    pub(super) fn answer(&self, now: Instant, hca: &mut Hca) -> bool {
+        let mut any = false;
+        while let Some(lookup) = hca.poll_lookup() {
+            let port = self
+                .share()
+                .map_or(ROCE_PORT, |share| share.resolve(lookup));
+            hca.handle_lookup(now, lookup, port);
+            any = true;
+        }
+        any
+    }
+
     pub(super) fn send(&mut self, batch: &TxBatch<'_>) -> Sent {
         match self {
             Self::Wire(wire) => wire.send(batch),
@@ -165,14 +190,17 @@ impl Link {
     pub(super) fn fds(&self) -> Vec<RawFd> {
         match self {
             Self::Wire(_) => Vec::new(),
-            Self::Udp(udp) => udp.sockets.iter().map(|s| s.rx_fd().as_raw_fd()).collect(),
+            Self::Udp(udp) => {
+                let ends = udp.sockets.iter().flat_map(RoceSocket::ends);
+                ends.map(|end| end.fd().as_raw_fd()).collect()
+            }
         }
     }
 
     /// Looks at every socket in the next pass: one of them woke us.
     pub(super) fn look_everywhere(&mut self) {
         if let Self::Udp(udp) = self {
-            udp.quiet.fill(0);
+            udp.quiet.fill([0; 2]);
         }
     }
 
@@ -189,18 +217,25 @@ impl UdpLink {
     fn receive(&mut self, now: Instant, mut f: impl FnMut(&RxMeta, &[u8])) -> usize {
         self.passes = self.passes.wrapping_add(1);
         let mut total = 0;
-        for (socket, quiet) in self.sockets.iter().zip(&mut self.quiet) {
-            if *quiet > QUIET_AFTER && !self.passes.is_multiple_of(QUIET_PASSES) {
-                continue;
-            }
-            let got = self.rx.receive(socket);
-            *quiet = if got == 0 { quiet.saturating_add(1) } else { 0 };
-            total += got;
-            match &mut self.fault {
-                None => self.rx.datagrams().for_each(|(meta, bytes)| f(meta, bytes)),
-                Some(fault) => {
-                    for (meta, bytes) in self.rx.datagrams() {
-                        fault.offer(now, meta, bytes);
+        for (at, (socket, quiet)) in self.sockets.iter().zip(&mut self.quiet).enumerate() {
+            for (end, quiet) in socket.ends().zip(quiet) {
+                if *quiet > QUIET_AFTER && !self.passes.is_multiple_of(QUIET_PASSES) {
+                    continue;
+                }
+                let got = self.rx.receive(end);
+                *quiet = if got == 0 { quiet.saturating_add(1) } else { 0 };
+                total += got;
+                let mut ours = |meta: &RxMeta, bytes: &[u8]| match &mut self.fault {
+                    None => f(meta, bytes),
+                    Some(fault) => fault.offer(now, meta, bytes),
+                };
+                for buffer in self.rx.datagrams() {
+                    match &self.share {
+                        None => ours(buffer.0, buffer.1),
+                        Some(share) if end.port == ROCE_PORT => {
+                            self.door.sort(share, (at, socket), now, buffer, &mut ours);
+                        }
+                        Some(share) => self.door.unpack(share, buffer, &mut ours),
                     }
                 }
             }
@@ -214,13 +249,17 @@ impl UdpLink {
     }
 
     fn counters(&self) -> Vec<(&'static str, u64)> {
-        let (rx, tx) = (self.rx.counters(), self.tx.counters());
+        let (rx, tx, door) = (self.rx.counters(), self.tx.counters(), self.door.counters());
         vec![
             ("socket_rx_calls", rx.calls),
             ("socket_rx_buffers", rx.buffers),
             ("socket_rx_merged", rx.merged),
             ("socket_rx_dropped_full", rx.dropped_full),
             ("socket_rx_truncated", rx.dropped_truncated),
+            ("door_passed_on", door.passed),
+            ("door_lost", door.lost),
+            ("door_taken", door.taken),
+            ("door_refused", door.refused),
             ("socket_tx_calls", tx.calls),
             ("socket_tx_runs", tx.runs),
             ("socket_tx_packets", tx.packets),

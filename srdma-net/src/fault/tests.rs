@@ -7,10 +7,12 @@ fn meta(stride: usize) -> RxMeta {
     RxMeta {
         source: "127.0.0.1:50000".parse().unwrap(),
         local: "127.0.0.2".parse().unwrap(),
+        port: 4791,
         ecn: Ecn::NotEct,
         tclass: 0,
         hop_limit: 64,
         stride,
+        first: 0,
     }
 }
 

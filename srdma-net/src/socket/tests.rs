@@ -50,53 +50,64 @@ fn buffers_are_what_was_configured_or_more_than_the_default() {
 fn the_source_port_is_an_entropy_port() {
     let socket = open(&SocketConfig::default());
     assert!(socket.tx_port() >= SOURCE_FIRST);
-    let bound = socket.tx.local_addr().unwrap().as_socket().unwrap();
+    let bound = socket
+        .private
+        .socket
+        .local_addr()
+        .unwrap()
+        .as_socket()
+        .unwrap();
     assert_eq!(bound, SocketAddr::new(socket.local(), socket.tx_port()));
     // proves: roce-32
-    assert!(socket.tx.peer_addr().is_err() && socket.rx.peer_addr().is_err());
+    assert!(socket.ends().all(|end| end.socket.peer_addr().is_err()));
 }
 
 #[test]
 fn what_is_sent_has_a_checksum() {
     // proves: roce-157
     let socket = open(&SocketConfig::default());
-    let off = sockopt::get_int(socket.tx.as_fd(), libc::SOL_SOCKET, libc::SO_NO_CHECK).unwrap();
+    let off = sockopt::get_int(socket.tx_fd(), libc::SOL_SOCKET, libc::SO_NO_CHECK).unwrap();
     assert_eq!(off, 0, "segmented sends need checksums");
 }
 
 #[test]
 fn the_sending_socket_keeps_nothing() {
-    let socket = open(&SocketConfig::default());
+    let local = address();
+    let (socket, port) = open_tx(local, &SocketConfig::default()).unwrap();
     let other = std::net::UdpSocket::bind(SocketAddr::new(address(), 0)).unwrap();
     other
-        .send_to(
-            b"unwanted",
-            SocketAddr::new(socket.local(), socket.tx_port()),
-        )
+        .send_to(b"unwanted", SocketAddr::new(local, port))
         .unwrap();
     let mut bytes = [core::mem::MaybeUninit::uninit(); 16];
-    let error = socket.tx.recv(&mut bytes).unwrap_err();
-    assert_eq!(error.kind(), std::io::ErrorKind::WouldBlock);
+    let error = socket.recv(&mut bytes).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
 }
 
 #[test]
 fn drops_are_counted_across_the_wrap_of_the_kernels_counter() {
     let socket = open(&SocketConfig::default());
-    assert_eq!(socket.note_drops(u32::MAX - 1), u64::from(u32::MAX) - 1);
-    assert_eq!(socket.note_drops(3), 5);
-    assert_eq!(socket.rx_drops(), u64::from(u32::MAX) + 4);
+    let end = socket.ends().next().unwrap();
+    assert_eq!(end.note_drops(u32::MAX - 1), u64::from(u32::MAX) - 1);
+    assert_eq!(end.note_drops(3), 5);
+    assert_eq!(end.drops(), u64::from(u32::MAX) + 4);
 }
 
 /// Sends one datagram with a UDP checksum, and one without.
 fn send_with_and_without(local: IpAddr, level: libc::c_int, off: libc::c_int) {
-    let socket = match RoceSocket::open_on(local, 0, &config(true, true)) {
+    let open = || {
+        let mut socket = RoceSocket::open_private(local, &config(true, true))?;
+        socket.open_door_on(0, false)?;
+        Ok::<_, NetError>(socket)
+    };
+    let socket = match open() {
         Ok(socket) => socket,
         Err(error) if local.is_ipv6() => {
             return eprintln!("not checked, this machine has no IPv6: {error}");
         }
         Err(error) => panic!("{error}"),
     };
-    let target = socket.rx.local_addr().unwrap();
+    let door = socket.door.as_ref().unwrap();
+    let target = door.socket.local_addr().unwrap();
     let sender = udp(local).unwrap();
     let mut ring = RxRing::new(1);
     for (text, without) in [(&b"checksum"[..], 0), (&b"no checksum"[..], 1)] {

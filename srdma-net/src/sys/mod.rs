@@ -7,6 +7,7 @@
 //! | `sockopt.rs` | options that `socket2` lacks, socket filters | pointers to option values |
 //! | `eventfd.rs` | eventfds | the descriptor comes from a raw call |
 //! | `memory.rs` | memory of this process that may be absent | a word by its address |
+//! | `lock.rs` | locks on bytes of a file | a pointer to their description |
 //! | `ppoll.rs` | sleeping on several descriptors | an array of them, and a time limit |
 //! | `cmsg.rs` | control messages, as bytes | macros of libc for their lengths |
 //! | `addr.rs` | socket addresses | nothing: bytes in, bytes out |
@@ -31,6 +32,7 @@ pub(crate) mod cmsg;
 pub(crate) mod eventfd;
 pub(crate) mod gather;
 pub(crate) mod memory;
+pub(crate) mod lock;
 pub(crate) mod mmsg;
 pub(crate) mod ppoll;
 pub(crate) mod sockopt;

@@ -1,4 +1,5 @@
-//! Socket options that `socket2` does not know, and the filter that keeps a send-only socket empty.
+//! Socket options that `socket2` does not know, and two filters: one keeps a send-only socket empty,
+//! the other lets the first of several sockets on one port have everything.
 //!
 //! What each option is for is said in `socket.rs`, where they are set.
 
@@ -89,7 +90,19 @@ fn ask_interface(fd: BorrowedFd<'_>, name: &str, what: libc::Ioctl) -> io::Resul
 
 /// Makes a socket drop all that it receives: for sockets that only send.
 pub(crate) fn drop_everything(fd: BorrowedFd<'_>) -> io::Result<()> {
-    // "return 0": keep no byte of the packet.
+    // Keep no byte of the packet.
+    attach_zero(fd, libc::SO_ATTACH_FILTER)
+}
+
+/// Of all sockets that share a port (`SO_REUSEPORT`), the first one gets everything. When it is
+/// closed, the kernel moves the last one to its place.
+pub(crate) fn first_takes_all(fd: BorrowedFd<'_>) -> io::Result<()> {
+    // Of the group, number 0.
+    attach_zero(fd, libc::SO_ATTACH_REUSEPORT_CBPF)
+}
+
+/// Attaches the program "return 0".
+fn attach_zero(fd: BorrowedFd<'_>, option: libc::c_int) -> io::Result<()> {
     let mut program = [libc::sock_filter {
         code: 0x06,
         jt: 0,
@@ -106,7 +119,7 @@ pub(crate) fn drop_everything(fd: BorrowedFd<'_>) -> io::Result<()> {
         libc::setsockopt(
             fd.as_raw_fd(),
             libc::SOL_SOCKET,
-            libc::SO_ATTACH_FILTER,
+            option,
             (&raw const filter).cast(),
             len_of::<libc::sock_fprog>(),
         )

@@ -61,8 +61,7 @@ impl IdPool {
     /// A number that is not in use; `None` if all are.
     pub(crate) fn take(&self) -> Option<u32> {
         let mut state = lock(&self.state);
-        let total = (self.last - self.first) as usize + 1;
-        if state.used.len() >= total {
+        if state.used.len() >= self.total() {
             return None;
         }
         loop {
@@ -72,6 +71,21 @@ impl IdPool {
                 return Some(id);
             }
         }
+    }
+
+    /// Numbers in use.
+    pub(crate) fn used(&self) -> usize {
+        lock(&self.state).used.len()
+    }
+
+    /// Numbers there are.
+    pub(crate) const fn total(&self) -> usize {
+        (self.last - self.first) as usize + 1
+    }
+
+    /// The number is one of these.
+    pub(crate) const fn covers(&self, id: u32) -> bool {
+        self.first <= id && id <= self.last
     }
 
     /// Gives a number back.

@@ -3,6 +3,7 @@
 //! ```text
 //! alloc   ring memory                        track    wr_ids of what is posted
 //! ids     object numbers                     reap     queue entries → completions
+//! qpns    numbers of queue pairs
 //! cmd     control commands (CQP, CCQ)        fifo     event queues of programs
 //! irq     CEQ and AEQ handlers               shared   what handlers may hold
 //! ```
@@ -17,6 +18,7 @@ pub(crate) mod fifo;
 pub(crate) mod ids;
 pub(crate) mod irq;
 pub(crate) mod mcast;
+pub(crate) mod qpns;
 pub(crate) mod reap;
 pub(crate) mod shared;
 pub(crate) mod track;
@@ -32,6 +34,7 @@ use engine::{Engine, EngineConfig};
 use ids::{IdPool, random};
 use irq::{AEQ_ENTRIES, CEQ_ENTRIES, Irq};
 use mcast::Groups;
+use qpns::Qpns;
 use srdma_core::hw::CqpCmd;
 use srdma_core::hw::cqp::{CreateAeq, CreateCeq};
 use srdma_core::limits;
@@ -53,7 +56,7 @@ pub(crate) fn random_key() -> u32 {
 /// Object numbers of the device, by kind.
 #[derive(Debug)]
 pub(crate) struct Ids {
-    pub(crate) qp: IdPool,
+    pub(crate) qp: Qpns,
     pub(crate) cq: IdPool,
     pub(crate) pd: IdPool,
     pub(crate) srq: IdPool,
@@ -63,10 +66,9 @@ pub(crate) struct Ids {
 }
 
 impl Ids {
-    fn new() -> Self {
+    fn new(engine: &Engine) -> Self {
         Self {
-            // 0 is no QP, 1 the GSI QP, 0xffffff the multicast target. [E810 1.7]
-            qp: IdPool::random(2, 0xff_fffe),
+            qp: Qpns::new(engine),
             cq: IdPool::new(3, limits::MAX_CQ - 1),
             pd: IdPool::new(3, limits::MAX_PD - 1),
             srq: IdPool::new(1, limits::MAX_SRQ - 1),
@@ -121,10 +123,11 @@ impl Driver {
         });
         let ceqs = ceq_count(vectors);
         let (irq, event_cmds) = event_queues(&engine, ceqs, vectors)?;
+        let ids = Ids::new(&engine);
         let driver = Arc::new(Self {
             engine,
             cqp,
-            ids: Ids::new(),
+            ids,
             irq,
             groups: Mutex::default(),
             xrc_files: XrcFiles::default(),

@@ -1,0 +1,227 @@
+//! Several processes on one address, without a daemon.
+//!
+//! ```text
+//!                  addr:4791  ("the door": all bind it, the kernel gives the first one everything)
+//!                      │ for others ─ passed on ─┐
+//!   process A  addr:51003  blocks 17, 90         ▼          local peers send here directly
+//!   process B  addr:49811  block 18          B's own port
+//! ```
+//!
+//! Queue pair numbers are divided into 4,096 blocks of 4,096. A process takes a block when it opens
+//! a device, and more as it needs them; the [registry](registry) of the address says which port a
+//! block's packets go to. A sender on this machine looks there; peers elsewhere send to 4791.
+//!
+//! | who dies | who notices |
+//! |---|---|
+//! | any process | its locks go, so its blocks are free; a sender looks again after a time-out |
+//! | the one at the door | the kernel, which gives the door to the process that came last |
+//! | a process in the middle of a change | nobody: locks are tried, never waited for |
+//!
+//! What this file does not do: pass packets on (`door.rs`).
+
+pub(crate) mod door;
+pub(crate) mod owner;
+mod place;
+mod registry;
+
+use crate::error::NetError;
+use crate::socket::{ROCE_PORT, RoceSocket, SocketConfig};
+use place::Place;
+use registry::Registry;
+use srdma_core::hca::ports::{BLOCK_BITS, BLOCKS, Lookup};
+use std::net::IpAddr;
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+/// Blocks that nobody takes: numbers 0 and 1 are in the first, that of multicast in the last.
+const RESERVED: [u16; 2] = [0, BLOCKS - 1];
+/// How often to look again while processes come and go at the door, a millisecond apart.
+const DOOR_TRIES: u32 = 200;
+
+/// One address of the device.
+#[derive(Debug)]
+struct Member {
+    addr: IpAddr,
+    port: u16,
+    registry: Registry,
+}
+
+/// What a device has in the registries of its addresses.
+#[derive(Debug)]
+pub(crate) struct Share {
+    place: Place,
+    members: Vec<Member>,
+    /// Our own blocks, a bit each.
+    own: [AtomicU64; BLOCKS as usize / 64],
+}
+
+/// Opens the sockets of all addresses and takes the first block. No `Share`: this system has no
+/// place for a registry, and the device has its addresses alone.
+pub(crate) fn open(
+    addrs: &[IpAddr],
+    settings: &SocketConfig,
+) -> Result<(Vec<RoceSocket>, Option<Arc<Share>>), NetError> {
+    let mut sockets = Vec::new();
+    for addr in addrs {
+        sockets.push(RoceSocket::open_private(*addr, settings)?);
+    }
+    let Some(place) = Place::find()? else {
+        for socket in &mut sockets {
+            socket.open_door(false)?;
+        }
+        return Ok((sockets, None));
+    };
+    place.sweep();
+    let mut members = Vec::new();
+    for socket in &sockets {
+        let addr = socket.local();
+        members.push(Member {
+            addr,
+            port: socket.tx_port(),
+            registry: Registry::open(&place.file(addr))?,
+        });
+    }
+    let share = Share {
+        place,
+        members,
+        own: [const { AtomicU64::new(0) }; _],
+    };
+    if share.claim()?.is_none() {
+        return Err(NetError::NoBlock);
+    }
+    for (socket, member) in sockets.iter_mut().zip(&share.members) {
+        enter(socket, &member.registry)?;
+    }
+    Ok((sockets, Some(Arc::new(share))))
+}
+
+/// Binds port 4791 beside the processes that the registry knows. Whoever else has it is none that
+/// we could share it with.
+fn enter(socket: &mut RoceSocket, registry: &Registry) -> Result<(), NetError> {
+    let mut tries = 0;
+    loop {
+        let entered = if registry.has_others() {
+            socket.open_door(true)
+        } else {
+            // Alone it must be free: a door that is open to others would also let in whom we do
+            // not know of.
+            socket.try_door().and_then(|()| socket.open_door(true))
+        };
+        match entered {
+            // Somebody who comes, and makes sure of the same, or goes.
+            Err(NetError::PortInUse { .. }) if tries < DOOR_TRIES => {
+                tries += 1;
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            entered => return entered,
+        }
+    }
+}
+
+impl Share {
+    /// Takes a block on all addresses, and returns its numbers; `None` if all are taken.
+    pub(crate) fn claim(&self) -> Result<Option<RangeInclusive<u32>>, NetError> {
+        let Some(first) = self.members.first() else {
+            return Ok(None);
+        };
+        for _ in 0..BLOCKS {
+            let block = first.registry.next();
+            if !RESERVED.contains(&block) && self.claim_one(block)? {
+                self.note(block);
+                return Ok(Some(numbers(block)));
+            }
+        }
+        Ok(None)
+    }
+
+    fn claim_one(&self, block: u16) -> Result<bool, NetError> {
+        if self.has(block) {
+            return Ok(false);
+        }
+        for (at, member) in self.members.iter().enumerate() {
+            let claimed = member.registry.claim(block, member.port);
+            if !matches!(claimed, Ok(true)) {
+                let taken = self.members.get(..at).unwrap_or_default();
+                taken.iter().for_each(|other| other.registry.release(block));
+                return claimed.map_err(|source| NetError::Registry {
+                    path: self.place.file(member.addr),
+                    source,
+                });
+            }
+        }
+        Ok(true)
+    }
+
+    fn note(&self, block: u16) {
+        if let Some(word) = self.own.get(usize::from(block / 64)) {
+            word.fetch_or(1 << (block % 64), Ordering::Release);
+        }
+    }
+
+    /// The block is ours.
+    pub(crate) fn has(&self, block: u16) -> bool {
+        let word = self.own.get(usize::from(block / 64));
+        word.is_some_and(|word| word.load(Ordering::Acquire) >> (block % 64) & 1 == 1)
+    }
+
+    /// The port that packets for a block on an address go to.
+    pub(crate) fn resolve(&self, lookup: Lookup) -> u16 {
+        let port = match self.member(lookup.addr) {
+            Some(member) if self.has(lookup.block) => Some(member.port),
+            Some(member) => member.registry.port_of(lookup.block),
+            None => Registry::look(&self.place.file(lookup.addr))
+                .and_then(|registry| registry.port_of(lookup.block)),
+        };
+        port.unwrap_or(ROCE_PORT)
+    }
+
+    /// The port of the other process on `addr` that has `block`.
+    pub(crate) fn neighbour(&self, addr: IpAddr, block: u16) -> Option<u16> {
+        self.member(addr)?.registry.port_of(block)
+    }
+
+    /// The numbers of one of our blocks.
+    pub(crate) fn first_qpns(&self) -> RangeInclusive<u32> {
+        numbers(self.name())
+    }
+
+    /// One of our own blocks, by which others know us.
+    pub(crate) fn name(&self) -> u16 {
+        let mut words = self.own.iter().zip(0u16..);
+        let found = words.find_map(|(word, at)| {
+            let bits = word.load(Ordering::Acquire);
+            (bits != 0).then(|| at * 64 + u16::try_from(bits.trailing_zeros()).unwrap_or(0))
+        });
+        found.unwrap_or(0)
+    }
+
+    fn member(&self, addr: IpAddr) -> Option<&Member> {
+        self.members.iter().find(|member| member.addr == addr)
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        for block in (0..BLOCKS).filter(|block| self.has(*block)) {
+            for member in &self.members {
+                member.registry.release(block);
+            }
+        }
+    }
+}
+
+fn numbers(block: u16) -> RangeInclusive<u32> {
+    let start = u32::from(block) << BLOCK_BITS;
+    start..=start + (1 << BLOCK_BITS) - 1
+}
+
+/// The file that processes on `addr` share; `None` where there can be none.
+pub fn registry_path(addr: IpAddr) -> Result<Option<PathBuf>, NetError> {
+    Ok(Place::find()?.map(|place| place.file(addr)))
+}
+
+#[cfg(test)]
+mod tests;

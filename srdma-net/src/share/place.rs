@@ -1,0 +1,106 @@
+//! Where registries are: one folder per user, one file per network namespace and address.
+//!
+//! ```text
+//! /dev/shm/srdma-1000/4026531840-127.0.0.1     or below /tmp, where there is no /dev/shm
+//!                └user     └netns     └address
+//! ```
+//!
+//! The folder depends on nothing that differs between the terminals of a user, so environment
+//! variables have no say. It must be the user's own, and open to nobody else.
+
+use super::registry;
+use crate::error::NetError;
+use crate::sys::lock::user;
+use std::fs::{DirBuilder, Metadata};
+use std::io;
+use std::net::IpAddr;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+/// Where the folder may be, in this order.
+const BASES: [&str; 2] = ["/dev/shm", "/tmp"];
+/// Files that are looked at for being left behind, each time a device is opened.
+const SWEPT: usize = 64;
+
+/// The folder of this user, and the network namespace of this thread.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    folder: PathBuf,
+    netns: u64,
+}
+
+impl Place {
+    /// `None` where files cannot be had: then addresses are not shared.
+    pub(super) fn find() -> Result<Option<Self>, NetError> {
+        let Ok(netns) = std::fs::metadata("/proc/thread-self/ns/net") else {
+            return Ok(None);
+        };
+        for base in BASES {
+            let folder = Path::new(base).join(format!("srdma-{}", user()));
+            if let Some(folder) = prepare(folder)? {
+                let netns = netns.ino();
+                return Ok(Some(Self { folder, netns }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The file of an address.
+    pub(super) fn file(&self, addr: IpAddr) -> PathBuf {
+        self.folder.join(format!("{}-{addr}", self.netns))
+    }
+
+    /// Removes what killed processes left behind.
+    pub(super) fn sweep(&self) {
+        let Ok(files) = std::fs::read_dir(&self.folder) else {
+            return;
+        };
+        for file in files.flatten().take(SWEPT) {
+            registry::sweep(&file.path());
+        }
+    }
+}
+
+/// Makes the folder, or checks it. `None`: there can be none here.
+fn prepare(folder: PathBuf) -> Result<Option<PathBuf>, NetError> {
+    match DirBuilder::new().mode(0o700).create(&folder) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Ok(None),
+        _ => {}
+    }
+    let Ok(about) = std::fs::symlink_metadata(&folder) else {
+        return Ok(None);
+    };
+    if is_private(&about) {
+        Ok(Some(folder))
+    } else {
+        Err(NetError::RegistryUnsafe { path: folder })
+    }
+}
+
+fn is_private(about: &Metadata) -> bool {
+    about.is_dir() && about.uid() == user() && about.mode() & 0o077 == 0
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn a_folder_that_others_can_reach_is_refused() {
+        let base = std::env::temp_dir().join(format!("srdma-place-{}", std::process::id()));
+        let folder = prepare(base.clone()).unwrap().unwrap();
+        assert!(prepare(base.clone()).unwrap().is_some(), "a second look");
+        std::fs::set_permissions(&folder, PermissionsExt::from_mode(0o750)).unwrap();
+        let error = prepare(base.clone()).unwrap_err();
+        assert!(
+            error.to_string().contains(base.to_str().unwrap()),
+            "{error}"
+        );
+        std::fs::remove_dir(&folder).unwrap();
+        std::os::unix::fs::symlink("/", &base).unwrap();
+        assert!(prepare(base.clone()).is_err(), "a link is no folder");
+        std::fs::remove_file(&base).unwrap();
+        assert!(prepare(base.join("nowhere")).unwrap().is_none());
+    }
+}

@@ -1,0 +1,123 @@
+//! Sharing between devices of one process, which the kernel cannot tell from several processes.
+
+use super::*;
+use crate::sys::lock;
+use crate::testing::{address, config};
+use srdma_core::num::Qpn;
+use std::collections::HashSet;
+use std::net::UdpSocket;
+
+type Opened = (Vec<RoceSocket>, Option<Arc<Share>>);
+
+fn opened(addrs: &[IpAddr]) -> (Vec<RoceSocket>, Arc<Share>) {
+    let (sockets, share): Opened = open(addrs, &config(true, true)).unwrap();
+    (sockets, share.unwrap())
+}
+
+fn lookup(addr: IpAddr, block: u16) -> Lookup {
+    Lookup::of(addr, Qpn::new(u32::from(block) << BLOCK_BITS | 0x123))
+}
+
+#[test]
+fn each_finds_the_others() {
+    let (here, there) = (address(), address());
+    let (a_sockets, a) = opened(&[here]);
+    let (b_sockets, b) = opened(&[there, here]);
+    let (_, c) = opened(&[there]);
+    let (a_port, b_port) = (a_sockets[0].tx_port(), b_sockets[1].tx_port());
+    assert_ne!(a.name(), b.name());
+    for who in [&a, &b, &c] {
+        assert_eq!(who.resolve(lookup(here, a.name())), a_port);
+        assert_eq!(who.resolve(lookup(here, b.name())), b_port);
+        assert_eq!(who.resolve(lookup(there, b.name())), b_sockets[0].tx_port());
+        assert_eq!(
+            who.resolve(lookup(here, 0)),
+            ROCE_PORT,
+            "QP1 is at the door"
+        );
+        assert_eq!(
+            who.resolve(lookup(address(), a.name())),
+            ROCE_PORT,
+            "nobody is there"
+        );
+    }
+    assert_eq!(a.neighbour(here, b.name()), Some(b_port));
+    assert_eq!(a.neighbour(here, a.name()), None);
+    let gone = a.name();
+    drop((a, a_sockets));
+    assert_eq!(b.resolve(lookup(here, gone)), ROCE_PORT);
+}
+
+#[test]
+fn blocks_are_taken_as_they_are_needed_and_given_back() {
+    let here = address();
+    let (_a_sockets, a) = opened(&[here]);
+    let mut seen: HashSet<u16> = [a.name()].into();
+    for _ in 0..300 {
+        let numbers = a.claim().unwrap().unwrap();
+        assert_eq!(numbers.end() - numbers.start(), (1 << BLOCK_BITS) - 1);
+        let block = u16::try_from(numbers.start() >> BLOCK_BITS).unwrap();
+        assert!(a.has(block) && !RESERVED.contains(&block) && seen.insert(block));
+    }
+    let (_b_sockets, b) = opened(&[here]);
+    assert!(!seen.contains(&b.name()));
+    drop(a);
+    for block in seen {
+        assert_eq!(b.resolve(lookup(here, block)), ROCE_PORT);
+    }
+}
+
+#[test]
+fn all_blocks_can_be_had_and_no_more() {
+    let here = address();
+    let (_a_sockets, a) = opened(&[here]);
+    let mut count = 1;
+    while a.claim().unwrap().is_some() {
+        count += 1;
+    }
+    assert_eq!(count, BLOCKS - 2);
+    let error = open(&[here], &config(true, true)).unwrap_err();
+    assert!(matches!(error, NetError::NoBlock), "{error}");
+}
+
+#[test]
+fn a_port_that_is_not_shared_is_refused() {
+    let here = address();
+    let foreign = UdpSocket::bind((here, ROCE_PORT)).unwrap();
+    let error = open(&[here], &config(true, true)).unwrap_err();
+    assert!(matches!(error, NetError::PortInUse { .. }), "{error}");
+    drop(foreign);
+    // Nor do we let somebody in whom the registry does not know.
+    let (sockets, share) = opened(&[here]);
+    let path = registry_path(here).unwrap().unwrap();
+    let hidden = path.with_extension("hidden");
+    std::fs::rename(&path, &hidden).unwrap();
+    let error = open(&[here], &config(true, true)).unwrap_err();
+    assert!(matches!(error, NetError::PortInUse { .. }), "{error}");
+    std::fs::rename(&hidden, &path).unwrap();
+    drop((sockets, share));
+    assert!(!path.exists());
+}
+
+#[test]
+fn the_first_has_the_door_and_the_last_takes_it_over() {
+    let here = address();
+    let mut devices: Vec<_> = (0..3).map(|_| opened(&[here])).collect();
+    let hits = |devices: &[(Vec<RoceSocket>, Arc<Share>)]| {
+        for _ in 0..8 {
+            let peer = UdpSocket::bind((address(), 0)).unwrap();
+            peer.send_to(b"to the door", (here, ROCE_PORT)).unwrap();
+        }
+        let mut ring = crate::rx::RxRing::new(16);
+        devices
+            .iter()
+            .map(|(sockets, _)| ring.receive(crate::testing::door(&sockets[0])))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(hits(&devices), [8, 0, 0]);
+    devices.remove(0);
+    assert_eq!(hits(&devices), [0, 8]);
+    devices.remove(1);
+    assert_eq!(hits(&devices), [8]);
+    assert!(lock::user() != u32::MAX);
+}
