@@ -3,9 +3,8 @@
 //! Errors of the layers below are passed on as they are: they say what to do themselves.
 
 use srdma_net::NetError;
-use srdma_verbs::{Reason, WcStatus};
+use srdma_verbs::WcStatus;
 use std::io;
-use std::net::IpAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -45,15 +44,6 @@ pub(crate) enum CliError {
         port: u16,
         /// The system's error; the text says it already.
         cause: io::Error,
-    },
-    /// Both ends of a measurement want one address.
-    #[error(
-        "UDP port 4791 of {addr} is in use, and client and server are both there: on one machine \
-         each needs an address of its own, as in `perf client 127.0.0.2`"
-    )]
-    OneAddress {
-        /// The address.
-        addr: IpAddr,
     },
     /// The peer closed the control connection.
     #[error("the peer is gone: it ended, was killed, or lost its network")]
@@ -172,17 +162,6 @@ impl CliError {
             Self::Exec { .. } => 126,
             _ => 125,
         })
-    }
-
-    /// A port in use at `ours` is explained by a peer at the same address.
-    pub(crate) fn between(self, ours: IpAddr, theirs: IpAddr) -> Self {
-        let taken = matches!(&self, Self::Verbs(error)
-            if matches!(error.reason(), Reason::Net(NetError::PortInUse { .. })));
-        if taken && ours == theirs {
-            Self::OneAddress { addr: ours }
-        } else {
-            self
-        }
     }
 
     /// `line` of `role` could not be understood.

@@ -338,8 +338,8 @@ impl Engine {
         &self.shared.msix
     }
 
-    /// The queue pair numbers that this device has to itself from the start; `None` if it shares its
-    /// addresses with nobody, and has all of them.
+    /// The queue pair numbers that this device has to itself from the start; `None` if it shares
+    /// its addresses with nobody, and has all of them.
     #[must_use]
     pub fn own_qpns(&self) -> Option<RangeInclusive<u32>> {
         let share = self.shared.lock().link.share().cloned()?;

@@ -29,6 +29,7 @@ use crate::socket::{ROCE_PORT, RoceSocket, SocketConfig};
 use place::Place;
 use registry::Registry;
 use srdma_core::hca::ports::{BLOCK_BITS, BLOCKS, Lookup};
+use std::collections::HashSet;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
@@ -221,6 +222,24 @@ fn numbers(block: u16) -> RangeInclusive<u32> {
 /// The file that processes on `addr` share; `None` where there can be none.
 pub fn registry_path(addr: IpAddr) -> Result<Option<PathBuf>, NetError> {
     Ok(Place::find()?.map(|place| place.file(addr)))
+}
+
+/// Opens and closes a device on `addr`; how many others of this user are there.
+pub fn check(addr: IpAddr) -> Result<usize, NetError> {
+    let ports: HashSet<u16> = taken(addr)?.into_iter().map(|(_, port)| port).collect();
+    open(&[addr], &SocketConfig::default())?;
+    Ok(ports.len())
+}
+
+/// The blocks of queue pair numbers that processes of this user have on `addr`, each with the UDP
+/// port of its process.
+pub fn taken(addr: IpAddr) -> Result<Vec<(u16, u16)>, NetError> {
+    let registry = Place::find()?.and_then(|place| Registry::look(&place.file(addr)));
+    let Some(registry) = registry else {
+        return Ok(Vec::new());
+    };
+    let blocks = (0..BLOCKS).filter_map(|block| Some((block, registry.port_of(block)?)));
+    Ok(blocks.collect())
 }
 
 #[cfg(test)]

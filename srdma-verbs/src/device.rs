@@ -8,9 +8,10 @@
 //! DeviceConfig       anything else, and everything that can be set
 //! ```
 //!
-//! A device is a set of local addresses. Opening the same set, or the same name, twice in one process
-//! gives two contexts on one device. Other processes of the same user may have the same addresses
-//! open, and so may another device of this process: packets find the one that they are for.
+//! A device is a set of local addresses. Opening the same set, or the same name, twice in one
+//! process gives two contexts on one device. Other processes of the same user may have the same
+//! addresses open, and so may another device of this process: packets find the one that they are
+//! for.
 
 mod file;
 mod list;

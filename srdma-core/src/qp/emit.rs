@@ -102,22 +102,17 @@ impl Qp {
                 part.push(ctx.regions, arena, (path, mark), &mut emit)
             }
         };
+        if reliable && !matches!(pushed, Ok(true)) {
+            ctx.peers.refund(path.peer, packet_cost(len), ctx.ready);
+        }
         match pushed {
             Ok(true) => {
                 self.advance_sent(ctx, psn, 1, work.packets);
                 Step::Sent(len + 64)
             }
-            Ok(false) => {
-                if reliable {
-                    ctx.peers.refund(path.peer, packet_cost(len), ctx.ready);
-                }
-                Step::Full
-            }
+            Ok(false) => Step::Full,
+            // rule: e810-34
             Err(fault) => {
-                if reliable {
-                    ctx.peers.refund(path.peer, packet_cost(len), ctx.ready);
-                }
-                // rule: e810-34
                 self.fail_current(ctx, Cause::new(FlushCode::PROT, AeCode(fault.ae_code())))
             }
         }

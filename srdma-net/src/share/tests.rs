@@ -4,7 +4,6 @@ use super::*;
 use crate::sys::lock;
 use crate::testing::{address, config};
 use srdma_core::num::Qpn;
-use std::collections::HashSet;
 use std::net::UdpSocket;
 
 type Opened = (Vec<RoceSocket>, Option<Arc<Share>>);
@@ -43,6 +42,7 @@ fn each_finds_the_others() {
     }
     assert_eq!(a.neighbour(here, b.name()), Some(b_port));
     assert_eq!(a.neighbour(here, a.name()), None);
+    assert_eq!((check(here).unwrap(), check(address()).unwrap()), (2, 0));
     let gone = a.name();
     drop((a, a_sockets));
     assert_eq!(b.resolve(lookup(here, gone)), ROCE_PORT);
@@ -61,7 +61,10 @@ fn blocks_are_taken_as_they_are_needed_and_given_back() {
     }
     let (_b_sockets, b) = opened(&[here]);
     assert!(!seen.contains(&b.name()));
+    assert_eq!(taken(here).unwrap().len(), 302);
     drop(a);
+    let left = taken(here).unwrap();
+    assert_eq!(left, [(b.name(), b.resolve(lookup(here, b.name())))]);
     for block in seen {
         assert_eq!(b.resolve(lookup(here, block)), ROCE_PORT);
     }

@@ -1,5 +1,5 @@
-//! Locks on bytes of a file (OFD locks): they belong to an open file, and the kernel drops them when
-//! its last descriptor closes, however the process ended. None of these calls waits.
+//! Locks on bytes of a file (OFD locks): they belong to an open file, and the kernel drops them
+//! when its last descriptor closes, however the process ended. None of these calls waits.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};

@@ -1,5 +1,5 @@
-//! Socket options that `socket2` does not know, and two filters: one keeps a send-only socket empty,
-//! the other lets the first of several sockets on one port have everything.
+//! Socket options that `socket2` does not know, and two filters: one keeps a send-only socket
+//! empty, the other lets the first of several sockets on one port have everything.
 //!
 //! What each option is for is said in `socket.rs`, where they are set.
 

@@ -248,7 +248,7 @@ fn cost() {
         drop(peer.recv_from(&mut bytes).unwrap_err());
     });
     time("receive nothing", &mut || {
-        assert_eq!(ring.receive(door(&b)), 0)
+        assert_eq!(ring.receive(door(&b)), 0);
     });
     for (name, script) in [("80 B", &small), ("15 × 4112 B", &large)] {
         script.lend(|batch| {

@@ -13,6 +13,7 @@
 
 #![cfg(test)]
 
+mod door;
 mod perf;
 mod port;
 

@@ -127,10 +127,16 @@ pub(crate) struct Client {
 }
 
 impl Client {
+    /// Starts it.
+    pub(crate) fn spawn(mut self) -> Child {
+        self.command.spawn().unwrap()
+    }
+
     /// Starts it, and waits until packets flow on its host.
-    pub(crate) fn spawn_and_wait_for_traffic(mut self, host: &Namespace) -> Child {
-        let mut client = self.command.spawn().unwrap();
-        while packets(host) < UNDER_WAY {
+    pub(crate) fn spawn_and_wait_for_traffic(self, host: &Namespace) -> Child {
+        let before = packets(host);
+        let mut client = self.spawn();
+        while packets(host) < before + UNDER_WAY {
             if let Some(status) = client.try_wait().unwrap() {
                 let mut text = String::new();
                 let errors = client.stderr.as_mut().unwrap();

@@ -28,20 +28,20 @@ const WAYS: [Sockets; 3] = [
 ];
 
 /// Queue pairs to one peer, each with queues of its own for sends and receives.
-struct Link {
-    peer: Peer,
-    qps: Vec<Line>,
+pub(crate) struct Link {
+    pub(crate) peer: Peer,
+    pub(crate) qps: Vec<Line>,
 }
 
-struct Line {
-    qp: Qp,
+pub(crate) struct Line {
+    pub(crate) qp: Qp,
     sends: Cq,
     receives: Cq,
     outstanding: VecDeque<u64>,
     next: u64,
 }
 
-fn link(side: &Side, memory: &Mr, mut peer: Peer, receives: usize) -> Link {
+pub(crate) fn link(side: &Side, memory: &Mr, mut peer: Peer, receives: usize) -> Link {
     let cq = || side.ctx.create_cq(256).build().unwrap();
     let cqs: Vec<(Cq, Cq)> = peer.intro.endpoints.iter().map(|_| (cq(), cq())).collect();
     let prepared: Vec<PreparedQp> = cqs
@@ -126,14 +126,14 @@ impl Line {
     }
 
     /// Takes everything that is outstanding from a living peer.
-    fn drain(&mut self) {
+    pub(crate) fn drain(&mut self) {
         while let Some(id) = self.outstanding.pop_front() {
             assert_eq!(done(&self.sends).wr_id().0, id);
         }
     }
 
     /// The end of a connection whose peer died with `receives` of ours posted.
-    fn mourn(&mut self, receives: usize) {
+    pub(crate) fn mourn(&mut self, receives: usize) {
         assert!(!self.outstanding.is_empty());
         let mut failed = false;
         while let Some(id) = self.outstanding.pop_front() {
@@ -170,7 +170,7 @@ impl Line {
 }
 
 /// Lets so many requests through on every queue pair of both links.
-fn traffic(links: &mut [&mut Link], memory: &Mr, count: u64) {
+pub(crate) fn traffic(links: &mut [&mut Link], memory: &Mr, count: u64) {
     let mut idle = 0;
     let mut left: Vec<Vec<u64>> = links.iter().map(|l| vec![count; l.qps.len()]).collect();
     while left.iter().flatten().any(|left| *left > 0) {

@@ -7,6 +7,7 @@
 //! close    devices that go in the middle of traffic
 //! idle     a hundred connected queue pairs, and no CPU
 //! kill     kill -9 of a peer process
+//! share    several processes on one address
 //! peer     what a child process of these tests runs
 //! ```
 //!
@@ -29,3 +30,4 @@ mod kill;
 mod many;
 mod ops;
 mod peer;
+mod share;

@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use srdma_verbs::{PreparedQp, Qp, QpBuilder, QpEndpoint, QpType, Rkey, WrId};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::IpAddr;
+use std::os::unix::process::CommandExt;
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::LazyLock;
 
@@ -65,17 +66,7 @@ pub(crate) struct Peer {
 impl Peer {
     /// Starts a child that plays `role` on `addr`, with so many queue pairs.
     pub(crate) fn start(role: &str, addr: IpAddr, sockets: Sockets, qps: usize) -> Self {
-        let Sockets { gso, gro, small } = sockets;
-        let mut child = Command::new(std::env::current_exe().unwrap())
-            .args(["--exact", "peer::child", "--nocapture"])
-            .env(ROLE, role)
-            .env(ADDR, addr.to_string())
-            .env(SOCKETS, format!("{gso} {gro} {small}"))
-            .env(QPS, qps.to_string())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let mut child = command(role, addr, sockets, qps).spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap());
         let intro = serde_json::from_str(&hear(&mut lines)).unwrap();
         Self {
@@ -83,6 +74,14 @@ impl Peer {
             lines,
             intro,
         }
+    }
+
+    /// Starts a child that plays `role` as another user, and gives up what it says at last.
+    pub(crate) fn confess(role: &str, addr: IpAddr, user: u32) -> String {
+        let mut child = command(role, addr, Sockets::DEFAULT, 0);
+        let said = child.uid(user).gid(user).output().unwrap();
+        let mut output = BufReader::new(&said.stdout[..]);
+        hear(&mut output)
     }
 
     /// Tells the child about us; it connects and begins.
@@ -109,8 +108,22 @@ impl Drop for Peer {
     }
 }
 
+fn command(role: &str, addr: IpAddr, sockets: Sockets, qps: usize) -> Command {
+    let Sockets { gso, gro, small } = sockets;
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command
+        .args(["--exact", "peer::child", "--nocapture"])
+        .env(ROLE, role)
+        .env(ADDR, addr.to_string())
+        .env(SOCKETS, format!("{gso} {gro} {small}"))
+        .env(QPS, qps.to_string())
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped());
+    command
+}
+
 /// What a child says next.
-fn hear(lines: &mut BufReader<ChildStdout>) -> String {
+fn hear(lines: &mut impl BufRead) -> String {
     loop {
         let mut line = String::new();
         let len = lines.read_line(&mut line).unwrap();
@@ -150,6 +163,10 @@ fn child() {
         panic!("{flags:?}")
     };
     let sockets = Sockets { gso, gro, small };
+    if role == "intrude" {
+        let opened = sockets.on(var(ADDR).parse().unwrap()).open();
+        return say(&opened.unwrap_err().to_string());
+    }
     let side = Side::new(sockets.on(var(ADDR).parse().unwrap()));
     let mr = side.pattern(MEMORY, 5);
     let count: usize = var(QPS).parse().unwrap();
@@ -167,6 +184,7 @@ fn child() {
     });
     let qps = connect_all(qps, &theirs);
     match role {
+        "brief" => brief(&side, &qps, &mr, &theirs),
         "serve" => serve(&side, &qps, &mr),
         "send" => send(&side, &qps, &mr, &theirs),
         other => panic!("no role {other}"),
@@ -194,6 +212,18 @@ fn serve(side: &Side, qps: &[Qp], mr: &srdma_verbs::Mr) {
             post(wc.wr_id().0 as usize, 1);
         }
     }
+}
+
+/// Writes once, and ends.
+fn brief(side: &Side, qps: &[Qp], mr: &srdma_verbs::Mr, theirs: &Introduction) {
+    for qp in qps {
+        let mut batch = qp.post_send();
+        let write = batch.write(WrId(1)).local(mr.sge(..100_000));
+        write.remote(theirs.addr, theirs.rkey()).signaled();
+        batch.ring().unwrap();
+        done(&side.cq);
+    }
+    say("ready");
 }
 
 /// Sends and writes for ever: eight requests outstanding on each queue pair.

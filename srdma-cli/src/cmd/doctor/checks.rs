@@ -5,7 +5,8 @@ use super::host;
 use srdma_net::bare::{BareConfig, BareSocket};
 use srdma_net::offload::{GSO_PACKETS, GsoLimit};
 use srdma_net::selftest::sent_header;
-use srdma_net::socket::{ROCE_PORT, RoceSocket, SocketConfig};
+use srdma_net::share;
+use srdma_net::socket::ROCE_PORT;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::time::Duration;
 
@@ -165,8 +166,12 @@ fn ipv6() -> Finding {
 
 /// Can a device be opened on this address?
 fn port(local: IpAddr) -> Finding {
-    match RoceSocket::open(local, &SocketConfig::default()) {
-        Ok(_) => Finding::ok("port", format!("{local}: UDP {ROCE_PORT} is free")),
+    match share::check(local) {
+        Ok(0) => Finding::ok("port", format!("{local}: UDP {ROCE_PORT} is free")),
+        Ok(others) => {
+            let found = format!("{local}: UDP {ROCE_PORT} is shared with {others} of your devices");
+            Finding::ok("port", found)
+        }
         Err(srdma_net::NetError::PortInUse { .. }) => {
             let owners = host::owners(&host::port_inodes(ROCE_PORT));
             let (who, advice) = match (owners.is_empty(), host::module_loaded("rdma_rxe")) {

@@ -36,16 +36,12 @@ impl Client {
             port: CONTROL_PORT,
             cause,
         })?;
-        let theirs = stream
-            .peer_addr()
-            .map_err(CliError::io("ask for the server's address"))?;
         let ours = stream
             .local_addr()
             .map_err(CliError::io("ask for our address"))?;
         let local = local.unwrap_or_else(|| ours.ip().to_canonical());
         let control = Control::open(stream)?;
-        let context = device::open(local, device)
-            .map_err(|error| error.between(local, theirs.ip().to_canonical()))?;
+        let context = device::open(local, device)?;
         Ok(Self { control, context })
     }
 

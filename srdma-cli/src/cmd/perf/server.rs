@@ -1,7 +1,7 @@
 //! `perf server`: waits for clients, and does what they ask, one client at a time.
 //!
 //! What goes wrong with one client is told to that client and to standard error; the server goes
-//! on. The device is open while a client is there, so the port is free in between.
+//! on. The device is open while a client is there.
 
 use super::case::{Case, Mode, Op};
 use super::control::{Control, Message, PATIENCE, Side};
@@ -84,13 +84,9 @@ fn serve(args: &ServerArgs, stream: TcpStream) -> Result<()> {
         .local_addr()
         .map_err(CliError::io("ask for the client's route"))?;
     let local = args.address.unwrap_or_else(|| reached.ip().to_canonical());
-    let theirs = stream
-        .peer_addr()
-        .map_err(CliError::io("ask for the client's address"))?;
     let mut control = Control::open(stream)?;
-    let outcome = device::open(local, &args.device)
-        .map_err(|error| error.between(local, theirs.ip().to_canonical()))
-        .and_then(|context| cases(&context, &mut control));
+    let outcome =
+        device::open(local, &args.device).and_then(|context| cases(&context, &mut control));
     if let Err(error) = &outcome
         && !matches!(error, CliError::PeerGone | CliError::Peer { .. })
     {

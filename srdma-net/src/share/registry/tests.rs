@@ -129,7 +129,8 @@ fn links_and_folders_are_no_registries() {
     assert!(Registry::look(&path).is_none() && !target.exists());
     std::fs::remove_file(&path).unwrap();
     std::fs::create_dir(&path).unwrap();
-    assert!(Registry::open(&path).is_err());
+    let error = Registry::open(&path).unwrap_err();
+    assert!(matches!(error, NetError::Registry { .. }), "{error}");
     std::fs::remove_dir(&path).unwrap();
 }
 
