@@ -13,6 +13,7 @@ pub mod counters;
 pub(crate) mod ctx;
 pub mod events;
 mod id_guard;
+mod lead;
 pub mod msix;
 pub(crate) mod peer;
 pub mod ports;
