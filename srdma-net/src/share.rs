@@ -27,7 +27,7 @@ mod registry;
 use crate::error::NetError;
 use crate::socket::{ROCE_PORT, RoceSocket, SocketConfig};
 use place::Place;
-use registry::Registry;
+use registry::{Holder, Registry};
 use srdma_core::hca::ports::{BLOCK_BITS, BLOCKS, Lookup};
 use std::collections::HashSet;
 use std::net::IpAddr;
@@ -168,20 +168,25 @@ impl Share {
         word.is_some_and(|word| word.load(Ordering::Acquire) >> (block % 64) & 1 == 1)
     }
 
-    /// The port that packets for a block on an address go to.
-    pub(crate) fn resolve(&self, lookup: Lookup) -> u16 {
-        let port = match self.member(lookup.addr) {
-            Some(member) if self.has(lookup.block) => Some(member.port),
-            Some(member) => member.registry.port_of(lookup.block),
+    /// The port that packets for a block on an address go to; `None` if there is one that cannot be
+    /// found out.
+    pub(crate) fn resolve(&self, lookup: Lookup) -> Option<u16> {
+        let holder = match self.member(lookup.addr) {
+            Some(member) if self.has(lookup.block) => Holder::At(member.port),
+            Some(member) => member.registry.holder(lookup.block),
             None => Registry::look(&self.place.file(lookup.addr))
-                .and_then(|registry| registry.port_of(lookup.block)),
+                .map_or(Holder::Nobody, |registry| registry.holder(lookup.block)),
         };
-        port.unwrap_or(ROCE_PORT)
+        match holder {
+            Holder::Nobody => Some(ROCE_PORT),
+            Holder::At(port) => Some(port),
+            Holder::Unknown => None,
+        }
     }
 
     /// The port of the other process on `addr` that has `block`.
     pub(crate) fn neighbour(&self, addr: IpAddr, block: u16) -> Option<u16> {
-        self.member(addr)?.registry.port_of(block)
+        self.member(addr)?.registry.holder(block).port()
     }
 
     /// The numbers of one of our blocks.
@@ -238,7 +243,7 @@ pub fn taken(addr: IpAddr) -> Result<Vec<(u16, u16)>, NetError> {
     let Some(registry) = registry else {
         return Ok(Vec::new());
     };
-    let blocks = (0..BLOCKS).filter_map(|block| Some((block, registry.port_of(block)?)));
+    let blocks = (0..BLOCKS).filter_map(|block| Some((block, registry.holder(block).port()?)));
     Ok(blocks.collect())
 }
 

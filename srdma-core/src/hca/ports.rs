@@ -105,7 +105,9 @@ impl Ports {
     }
 
     /// Takes an answer.
-    pub(crate) fn learn(&mut self, lookup: Lookup, number: u16, now: Instant) {
+    pub(crate) fn learn(&mut self, lookup: Lookup, number: Option<u16>, now: Instant) {
+        let before = self.known.get(&lookup).map(|port| port.number);
+        let number = number.or(before).unwrap_or(ROCE_PORT);
         if self.known.len() >= KEPT && !self.known.contains_key(&lookup) {
             self.known.clear();
         }
@@ -129,17 +131,17 @@ impl super::Hca {
         self.dev.ports.next()
     }
 
-    /// The block is reached at UDP port `port`.
-    pub fn handle_lookup(&mut self, now: Instant, lookup: Lookup, port: u16) {
+    /// The block is reached at UDP port `port`; `None` if that cannot be found out: then what was
+    /// known before still counts.
+    pub fn handle_lookup(&mut self, now: Instant, lookup: Lookup, port: Option<u16>) {
         self.dev.ports.learn(lookup, port, now);
         while let Some(slot) = self.dev.ports.take(lookup) {
             let Some(qp) = self.qps.get_mut(slot) else {
                 continue;
             };
-            if qp.id.kind.is_connected() {
-                self.dev.redirect(qp, port, now);
-            } else {
-                qp.make_ready(&mut self.dev.ctx(now));
+            match port {
+                Some(port) if qp.id.kind.is_connected() => self.dev.redirect(qp, port, now),
+                _ => qp.make_ready(&mut self.dev.ctx(now)),
             }
             self.timers.set(slot, &mut qp.timer, qp.req.deadline());
         }
@@ -157,11 +159,20 @@ mod tests {
         let now = Instant(5);
         assert_eq!(lookup(1).block, 0x123);
         assert!(ports.find(lookup(1), now).is_none());
-        ports.learn(lookup(1), 50_000, now);
+        ports.learn(lookup(1), Some(50_000), now);
         assert_eq!(ports.find(lookup(1), now).unwrap().number, 50_000);
-        assert!(ports.find(lookup(1), now.after(VALID_NS)).is_none());
+        let later = now.after(VALID_NS);
+        assert!(ports.find(lookup(1), later).is_none());
+        ports.learn(lookup(1), None, later);
+        assert_eq!(
+            ports.find(lookup(1), later).unwrap().number,
+            50_000,
+            "as before"
+        );
+        ports.learn(lookup(2), None, later);
+        assert_eq!(ports.find(lookup(2), later).unwrap().number, ROCE_PORT);
         for n in 0..10_000 {
-            ports.learn(lookup(n), 50_000, now);
+            ports.learn(lookup(n), Some(50_000), now);
             assert!(ports.known.len() <= KEPT);
         }
         let group = Lookup::of(IpAddr::from([224, 0, 0, 1]), Qpn::MULTICAST);

@@ -145,9 +145,10 @@ impl Link {
     pub(super) fn answer(&self, now: Instant, hca: &mut Hca) -> bool {
         let mut any = false;
         while let Some(lookup) = hca.poll_lookup() {
-            let port = self
-                .share()
-                .map_or(ROCE_PORT, |share| share.resolve(lookup));
+            let port = match self.share() {
+                Some(share) => share.resolve(lookup),
+                None => Some(ROCE_PORT),
+            };
             hca.handle_lookup(now, lookup, port);
             any = true;
         }

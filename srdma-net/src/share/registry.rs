@@ -41,6 +41,25 @@ pub(super) struct Registry {
     path: PathBuf,
 }
 
+/// Who has a block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Holder {
+    Nobody,
+    /// A process that receives at this port.
+    At(u16),
+    /// Somebody, but the file does not say who: it is damaged, or being written.
+    Unknown,
+}
+
+impl Holder {
+    pub(super) const fn port(self) -> Option<u16> {
+        match self {
+            Self::At(port) => Some(port),
+            Self::Nobody | Self::Unknown => None,
+        }
+    }
+}
+
 /// How an attempt to open a registry ended.
 enum Attempt {
     Open,
@@ -173,14 +192,21 @@ impl Registry {
         let _ = lock::unlock(self.file.as_fd(), lock_of(block), 1);
     }
 
-    /// The port of the other process (or device) that has `block`.
-    pub(super) fn port_of(&self, block: u16) -> Option<u16> {
+    /// Which other process (or device) has `block`.
+    pub(super) fn holder(&self, block: u16) -> Holder {
+        match lock::is_locked(self.file.as_fd(), lock_of(block), 1) {
+            Ok(false) => Holder::Nobody,
+            Ok(true) => self.read_entry(block).map_or(Holder::Unknown, Holder::At),
+            Err(_) => Holder::Unknown,
+        }
+    }
+
+    fn read_entry(&self, block: u16) -> Option<u16> {
         let mut entry = [0; 4];
         self.file.read_exact_at(&mut entry, entry_at(block)).ok()?;
         let [a, b, c, d] = entry;
         let (port, check) = (u16::from_le_bytes([a, b]), u16::from_le_bytes([c, d]));
-        let whole = port != 0 && port == !check;
-        (whole && lock::is_locked(self.file.as_fd(), lock_of(block), 1).ok()?).then_some(port)
+        (port != 0 && port == !check).then_some(port)
     }
 
     fn lock(&self, at: i64, len: i64, mode: Mode) -> io::Result<bool> {

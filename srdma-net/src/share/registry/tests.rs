@@ -20,9 +20,12 @@ fn a_block_has_one_owner_and_is_free_when_he_is_gone() {
     assert!(!a.has_others() && a.claim(17, 50_000).unwrap());
     assert!(!b.claim(17, 50_001).unwrap());
     assert!(b.claim(18, 50_001).unwrap());
-    assert_eq!((b.port_of(17), a.port_of(18)), (Some(50_000), Some(50_001)));
     assert_eq!(
-        (b.port_of(19), a.port_of(17)),
+        (b.holder(17).port(), a.holder(18).port()),
+        (Some(50_000), Some(50_001))
+    );
+    assert_eq!(
+        (b.holder(19).port(), a.holder(17).port()),
         (None, None),
         "our own is no other's"
     );
@@ -30,12 +33,12 @@ fn a_block_has_one_owner_and_is_free_when_he_is_gone() {
     // As the kernel leaves it when a process is killed: the entry stays, the lock goes.
     let Registry { file, .. } = &a;
     lock::unlock(file.as_fd(), lock_of(17), 1).unwrap();
-    assert_eq!(b.port_of(17), None);
+    assert_eq!(b.holder(17).port(), None);
     assert!(b.claim(17, 50_001).unwrap());
     b.release(17);
     let looked = Registry::look(&path).unwrap();
     assert_eq!(
-        (looked.port_of(17), looked.port_of(18)),
+        (looked.holder(17).port(), looked.holder(18).port()),
         (None, Some(50_001))
     );
     drop((a, looked));
@@ -94,7 +97,8 @@ fn a_damaged_file_is_made_anew_unless_it_is_in_use() {
             "{text}"
         );
         // Who has it goes on as well as can be.
-        assert_eq!(a.port_of(6), None);
+        assert_eq!(a.holder(6), Holder::Nobody);
+        assert_eq!(Registry::look(&path).unwrap().holder(5), Holder::Unknown);
         assert!(a.next() < BLOCKS);
         a.release(5);
         drop(a);
@@ -114,7 +118,7 @@ fn entries_that_make_no_sense_lead_nowhere() {
     assert!(a.claim(9, 50_000).unwrap());
     for entry in [[0; 4], [0xff; 4], [1, 2, 3, 4], [0, 0, 0xff, 0xff]] {
         a.file.write_all_at(&entry, entry_at(9)).unwrap();
-        assert_eq!(b.port_of(9), None, "{entry:?}");
+        assert_eq!(b.holder(9), Holder::Unknown, "{entry:?}");
     }
 }
 
@@ -146,7 +150,7 @@ fn many_open_and_close_at_once() {
                     let block = thread * 100 + turn;
                     assert!(registry.claim(block, 50_000 + thread).unwrap());
                     let looked = Registry::look(path).unwrap();
-                    assert_eq!(looked.port_of(block), Some(50_000 + thread));
+                    assert_eq!(looked.holder(block).port(), Some(50_000 + thread));
                 }
             });
         }
