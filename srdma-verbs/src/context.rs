@@ -4,7 +4,7 @@
 //! Context (Arc) ── Driver (Arc) ── engine          the last object stops the engine
 //!    │ events: Fifo                                 asynchronous events of this context
 //!    ├── Pd ── Mr, Mw, Ah, Srq, Qp
-//!    └── Cq, CompChannel
+//!    └── Cq, CompChannel, Xrcd
 //! ```
 //!
 //! Opening a device that this process has open already gives a further context on the same device:

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! Context ── Pd ── Mr · Mw · Ah · Srq · Qp
-//!    └────── Cq · CompChannel
+//!    └────── Cq · CompChannel · Xrcd
 //! ```
 //!
 //! # From device to first WRITE

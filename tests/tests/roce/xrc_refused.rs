@@ -10,7 +10,8 @@ use srdma_tests::node::{Node, PD, QpSpec};
 use srdma_tests::pair::Pair;
 use srdma_tests::rig::{RQ_PSN, Rig, SQ_PSN, brief_wcs};
 use srdma_tests::wire_dsl::{
-    Frame, ack, answers, send_first, send_last, send_middle, send_only, write_only,
+    Frame, ack, answers, fetch_add, read_request, send_first, send_last, send_middle, send_only,
+    write_first, write_only,
 };
 
 const MTU: usize = 1024;
@@ -238,6 +239,69 @@ fn the_initiator_learns_of_a_refusal() {
     assert_eq!(brief_wcs(&pair.a.poll()), [('s', 0, Some(10))]);
     assert_eq!(pair.a.state(pair.qa), QpState::Err);
     assert_eq!(pair.b.state(pair.qb), QpState::Err);
+}
+
+/// What is right about a random request, so that most of it is looked at.
+fn random_request(rng: &mut fastrand::Rng, psn: u32, rig: &Rig, srqs: [SrqId; 4]) -> Frame {
+    let data = vec![rng.u8(..); [0, 8, MTU - 4, MTU, MTU + 4][rng.usize(..5)]];
+    let (addr, rkey) = (rig.mem.at(rng.u64(..64) * 8), rig.mem.rkey());
+    let frame = match rng.u8(..9) {
+        0 => send_only(psn, &data),
+        1 => send_first(psn, &data),
+        2 => send_middle(psn, &data),
+        3 => send_last(psn, &data),
+        4 => write_only(psn, addr, rkey, &data),
+        5 => write_first(psn, addr, rkey, rng.u32(..5000), &data),
+        6 => read_request(psn, addr, rkey, rng.u32(..5000)),
+        7 => fetch_add(psn, addr, rkey, 1),
+        _ => ack(psn),
+    };
+    let mut frame = to(srqs[rng.usize(..4)], frame);
+    if rng.u8(..40) == 0 {
+        frame.head.xrceth = None;
+    }
+    frame.ack()
+}
+
+#[test]
+fn anything_may_arrive_at_a_target() {
+    let seed = fastrand::u64(..);
+    println!("seed {seed}");
+    let mut rng = fastrand::Rng::with_seed(seed);
+    let (mut rig, mut first, mut second) = rig();
+    let basic = rig.node.create_srq(16, 0);
+    let quiet = rig.node.connected(&QpSpec {
+        peer: "10.0.0.3".parse().unwrap(),
+        ..QpSpec::default()
+    });
+    let (mut psn, mut served) = (RQ_PSN, 0);
+    for _ in 0..5000 {
+        if rig.state() == QpState::Err {
+            rig.node.ok(CqpCmd::DestroyQp(rig.qp));
+            for srq in [first, second] {
+                rig.node.ok(CqpCmd::DestroySrq(srq));
+            }
+            (first, second) = (xrc_srq(&mut rig.node, PD), xrc_srq(&mut rig.node, PD));
+            for n in 0..80 {
+                let sge = rig.mem.sge(4096, 8192);
+                rig.node.post_srq([first, second][n % 2], &[sge]);
+            }
+            rig.qp = rig.node.connected(&target());
+            psn = RQ_PSN;
+        }
+        let mostly = if rng.u8(..40) == 0 { basic } else { first };
+        let frame = random_request(&mut rng, psn, &rig, [first, first, mostly, second]);
+        let heard = rig.hear(frame);
+        if answers(&heard).iter().any(|answer| answer.2 & 0xe0 == 0) {
+            psn += rng.u32(..5).min(1);
+            served += 1;
+        }
+        rig.node.poll_cq(XRC_CQ);
+        rig.aes();
+        rig.node.interrupts();
+    }
+    assert!(served > 200, "most of it was looked at: {served}");
+    assert_eq!(rig.node.state(quiet), QpState::Rts);
 }
 
 #[test]

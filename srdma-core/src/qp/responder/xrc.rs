@@ -39,6 +39,9 @@ impl Qp {
             .ok_or(Fault::Invalid(AeCode::XRC_DOMAIN_VIOLATION))
     }
 
+    // Out of the way of all other services.
+    #[cold]
+    #[inline(never)]
     fn find_xrc(&mut self, ctx: &Ctx<'_>, packet: &Packet<'_>) -> Option<()> {
         let slot = ctx.srqs.slot(SrqId(packet.xrceth()?))?;
         let srq = ctx.srqs.get(slot)?;
