@@ -122,6 +122,12 @@ impl Dm {
         usize::try_from(offset).map_err(|_| out)
     }
 
+    /// True while regions of the memory exist.
+    #[must_use]
+    pub fn is_used(&self) -> bool {
+        self.inner.users.load(Ordering::Acquire) != 0
+    }
+
     /// Gives the memory back; [`Reason::Busy`] while regions of it exist, and nothing happens.
     pub fn free(self) -> Result<()> {
         if self.inner.users.load(Ordering::Acquire) != 0 {

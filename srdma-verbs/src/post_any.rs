@@ -6,6 +6,7 @@
 //!      .any_local(sge)                 more memory of ours
 //!      .any_inline(bytes)              more bytes that are copied
 //!      .any_to(ah, qpn, qkey)          where a datagram goes
+//!      .any_xrc_srqn(srq)              for which queue, on XRC initiators
 //! batch.ring()                         the last one is written, all are posted
 //! ```
 //!
@@ -19,7 +20,7 @@ use crate::wc::WrId;
 use crate::wr::Desc;
 use srdma_core::hw::wqe::{RemoteAddr, UdTarget, WrFlags};
 use srdma_core::hw::{Sge, SqOp};
-use srdma_core::num::{Qkey, Qpn, Rkey};
+use srdma_core::num::{Qkey, Qpn, Rkey, SrqId};
 
 /// What a request does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -174,6 +175,16 @@ impl SendBatch<'_> {
                 qkey,
                 dest: qpn,
             });
+        }
+        self
+    }
+
+    /// The shared receive queue of the peer that the request that was started last is for; on XRC
+    /// initiators.
+    #[inline]
+    pub const fn any_xrc_srqn(&mut self, srq: SrqId) -> &mut Self {
+        if let Some(desc) = &mut self.pending {
+            desc.xrc_srq = Some(srq);
         }
         self
     }

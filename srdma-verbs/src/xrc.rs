@@ -192,6 +192,12 @@ impl Xrcd {
         }
     }
 
+    /// True while something else holds this handle: queue pairs, shared receive queues, clones.
+    #[must_use]
+    pub fn is_used(&self) -> bool {
+        Arc::strong_count(&self.inner) > 1
+    }
+
     /// Closes the domain; [`Reason::Busy`] while other handles, queue pairs or shared receive
     /// queues made with this one exist, and nothing happens. Who else has the domain open keeps it.
     pub fn close(self) -> Result<()> {

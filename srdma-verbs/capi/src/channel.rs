@@ -93,7 +93,7 @@ pub(crate) extern "C" fn get_cq_event(
                 channel.verbs.wait()
             };
             let about = event.defer_ack();
-            match context.find::<Cq>(Kind::Cq, about.id().value()) {
+            match context.find(Kind::Cq, about.id().value(), |cq: &Cq| cq.verbs == about) {
                 Some(found) => break found,
                 None => about.ack_events(1),
             }

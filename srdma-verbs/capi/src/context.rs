@@ -7,7 +7,7 @@
 
 use crate::device::Device;
 use crate::ffi;
-use crate::handle::{Errno, Kind, Outcome, Tag, borrow, borrow_raw, lock, object, pointer};
+use crate::handle::{Errno, Kind, Object, Outcome, Tag, borrow, borrow_raw, lock, object, pointer};
 use crate::types::{Ptr, ibv_context, verbs_context};
 use crate::{import, vtable};
 use core::cell::Cell;
@@ -28,7 +28,7 @@ pub(crate) struct Context {
     tag: Tag,
     pub(crate) verbs: srdma_verbs::Context,
     pub(crate) device: &'static Device,
-    objects: Mutex<HashMap<(Kind, u32), usize>>,
+    objects: Mutex<HashMap<(Kind, u32), Vec<usize>>>,
     /// Identity of the device for [`import`]; programs duplicate it.
     _cmd: OwnedFd,
     /// The file behind that descriptor.
@@ -45,20 +45,36 @@ struct Block {
 }
 
 impl Context {
-    /// Remembers which C object belongs to a number, for events.
+    /// Remembers which C object belongs to a number, for events. Several handles on one queue pair
+    /// share its number.
     pub(crate) fn enter<T>(&self, kind: Kind, number: u32, object: *mut T) {
-        lock(&self.objects).insert((kind, number), object.expose_provenance());
+        let addr = object.expose_provenance();
+        let mut objects = lock(&self.objects);
+        objects.entry((kind, number)).or_default().push(addr);
     }
 
     /// Forgets it.
-    pub(crate) fn leave(&self, kind: Kind, number: u32) {
-        lock(&self.objects).remove(&(kind, number));
+    pub(crate) fn leave<T>(&self, kind: Kind, number: u32, object: *mut T) {
+        let mut objects = lock(&self.objects);
+        if let Some(known) = objects.get_mut(&(kind, number)) {
+            known.retain(|addr| *addr != object.addr());
+            if known.is_empty() {
+                objects.remove(&(kind, number));
+            }
+        }
     }
 
-    /// The C object of a number.
-    pub(crate) fn find<T>(&self, kind: Kind, number: u32) -> Option<*mut T> {
-        let addr = lock(&self.objects).get(&(kind, number)).copied();
-        addr.map(ptr::with_exposed_provenance_mut)
+    /// The C object of a number, of several the one that `is_it`.
+    pub(crate) fn find<T: Object + 'static>(
+        &self,
+        kind: Kind,
+        number: u32,
+        is_it: impl Fn(&T) -> bool,
+    ) -> Option<*mut T> {
+        let objects = lock(&self.objects);
+        let known = objects.get(&(kind, number))?.iter();
+        let mut known = known.map(|addr| ptr::with_exposed_provenance_mut::<T>(*addr));
+        known.find(|object| borrow_raw(object.cast_const()).is_ok_and(&is_it))
     }
 
     /// What C calls this context.

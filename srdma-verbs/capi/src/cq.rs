@@ -176,7 +176,7 @@ pub(crate) extern "C" fn destroy_cq(handle: *mut Cq) -> c_int {
     status_errno((|| {
         let cq: &Cq = borrow_raw(handle)?;
         cq.verbs.destroy()?;
-        context::of(cq.c.context)?.leave(Kind::Cq, cq.verbs.id().value());
+        context::of(cq.c.context)?.leave(Kind::Cq, cq.verbs.id().value(), handle);
         if let Some(channel) = channel::of(cq.c.channel)? {
             channel.remove_cq();
         }

@@ -15,9 +15,19 @@ use srdma_verbs::{AsyncKind, Element};
 /// The C object of an element; `None` if C does not know it (any more).
 fn find(context: &Context, element: &Element) -> Option<Ptr> {
     match element {
-        Element::Cq(cq) => context.find(Kind::Cq, cq.id().value()),
-        Element::Qp(qp) => context.find(Kind::Qp, qp.qp_num().value()),
-        Element::Srq(srq) => context.find(Kind::Srq, srq.id().value()),
+        Element::Cq(cq) => context
+            .find(Kind::Cq, cq.id().value(), |known: &Cq| known.verbs == *cq)
+            .map(<*mut Cq>::cast),
+        Element::Qp(qp) => context
+            .find(Kind::Qp, qp.qp_num().value(), |known: &Qp| {
+                known.verbs == *qp
+            })
+            .map(<*mut Qp>::cast),
+        Element::Srq(srq) => context
+            .find(Kind::Srq, srq.id().value(), |known: &Srq| {
+                known.verbs.id() == srq.id()
+            })
+            .map(<*mut Srq>::cast),
         // The port, by its number.
         _ => Some(ptr::without_provenance_mut(1)),
     }

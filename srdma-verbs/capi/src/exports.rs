@@ -127,9 +127,9 @@ export!("IBVERBS_1.11" "@@" {
 export!("IBVERBS_1.12" "@@" { ibv_reg_dmabuf_mr = crate::unsupported::object, });
 
 export!("IBVERBS_1.13" "@@" {
-    ibv_import_dm = crate::unsupported::object,
+    ibv_import_dm = crate::import::import_dm,
     ibv_is_fork_initialized = crate::fork::is_initialized,
-    ibv_unimport_dm = crate::unsupported::ignored,
+    ibv_unimport_dm = crate::dm::unimport_dm,
 });
 
 export!("IBVERBS_1.14" "@@" {

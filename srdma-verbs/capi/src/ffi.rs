@@ -15,7 +15,7 @@ use core::ffi::{CStr, c_char, c_int, c_void};
 use core::mem::MaybeUninit;
 use core::ptr;
 use std::ffi::CString;
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd};
 
 use crate::handle::{Errno, Outcome};
 use crate::types::ibv_grh;
@@ -203,23 +203,6 @@ pub(crate) fn zero(to: *mut c_void, len: usize) {
     unsafe { ptr::write_bytes(to.cast::<u8>(), 0, len) };
 }
 
-/// Refuses memory that is not mapped, or that wraps around the end of the address space.
-pub(crate) fn check_mapped(addr: *mut c_void, len: usize) -> Outcome<()> {
-    const PAGE: usize = 4096;
-    let skew = addr.addr() % PAGE;
-    let whole = len
-        .checked_add(skew)
-        .filter(|whole| addr.addr().checked_add(*whole).is_some());
-    let whole = whole.ok_or(Errno::INVAL)?;
-    let page = addr.wrapping_byte_sub(skew);
-    // SAFETY: why needed: only the kernel knows what is mapped. Why sound: this call changes
-    // nothing; it writes no page back, since Linux does that by itself.
-    if len != 0 && unsafe { libc::msync(page, whole, libc::MS_ASYNC) } != 0 {
-        return Err(Errno(libc::EFAULT));
-    }
-    Ok(())
-}
-
 /// The bytes of a header that C describes as a structure without gaps.
 pub(crate) fn plain(header: &ibv_grh) -> &[u8; size_of::<ibv_grh>()] {
     // SAFETY: why needed: a structure of C that is bytes on the wire. Why sound: its fields are
@@ -248,4 +231,22 @@ pub(crate) fn interface_index(name: &str) -> u32 {
     };
     // SAFETY: why needed: no safe wrapper in the standard library. Why sound: a string that ends.
     unsafe { libc::if_nametoindex(name.as_ptr()) }
+}
+
+/// Bytes that C wants filled, and that it says to be there.
+pub(crate) fn bytes_out<'a>(base: *mut u8, len: usize) -> &'a mut [u8] {
+    zero(base.cast(), len);
+    if base.is_null() || len == 0 {
+        return &mut [];
+    }
+    // SAFETY: why needed: C describes memory by pointer and length. Why sound: not null, written
+    // just above, and the contract of C says that nobody else uses it meanwhile.
+    unsafe { core::slice::from_raw_parts_mut(base, len) }
+}
+
+/// A descriptor that C lends for the length of the call.
+pub(crate) fn lent_fd<'a>(fd: c_int) -> BorrowedFd<'a> {
+    // SAFETY: why needed: C names descriptors by number. Why sound: it is open (its file was looked
+    // at before), and the contract of C says that it stays so during the call.
+    unsafe { BorrowedFd::borrow_raw(fd) }
 }

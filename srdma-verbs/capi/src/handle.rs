@@ -49,6 +49,8 @@ pub(crate) enum Kind {
     Qp = 0x7372_646d_6100_0009,
     Td = 0x7372_646d_6100_000a,
     Device = 0x7372_646d_6100_000b,
+    Xrcd = 0x7372_646d_6100_000c,
+    Dm = 0x7372_646d_6100_000d,
 }
 
 /// The kind of an object, in its memory. Cleared when the object ends.

@@ -2,13 +2,14 @@
 //!
 //! ```text
 //! cmd_fd ─ dup ─► ibv_import_device     the file behind it tells which device is meant
-//! handle ──────► ibv_import_pd, _mr     a number, valid for every context of the same file
+//! handle ──────► ibv_import_pd, _mr, _dm  a number, valid for every context of the same file
 //! ```
 //!
 //! A file that another process opened means nothing here: its memory is not ours.
 
 use crate::context::{self, Context};
 use crate::device::Device;
+use crate::dm::Dm;
 use crate::ffi;
 use crate::handle::{Errno, Kind, Outcome, borrow, borrow_raw, lock, pointer};
 use crate::mr::Mr;
@@ -57,7 +58,12 @@ pub(crate) fn enter_object<T>(context: &Context, kind: Kind, number: u32, object
 
 /// An object ends.
 pub(crate) fn leave_object(context: &Context, kind: Kind, number: u32) {
-    lock(&OBJECTS).remove(&(context.file, kind, number));
+    leave_file(context.file, kind, number);
+}
+
+/// An object of a file ends.
+pub(crate) fn leave_file(file: File, kind: Kind, number: u32) {
+    lock(&OBJECTS).remove(&(file, kind, number));
 }
 
 fn find<T>(file: File, kind: Kind, number: u32) -> Outcome<*const T> {
@@ -98,5 +104,14 @@ pub(crate) extern "C" fn import_mr(pd: Option<&Pd>, number: u32) -> *mut Mr {
         let pd = borrow(pd)?;
         let mr: &Mr = borrow_raw(find(pd.context()?.file, Kind::Mr, number)?)?;
         Ok(ffi::own(Box::new(Mr::import(pd, mr))))
+    })())
+}
+
+/// `ibv_import_dm`
+pub(crate) extern "C" fn import_dm(context: Option<&Context>, number: u32) -> *mut Dm {
+    pointer((|| {
+        let context = borrow(context)?;
+        let dm: &Dm = borrow_raw(find(context.file, Kind::Dm, number)?)?;
+        Ok(ffi::own(Box::new(Dm::import(context, dm))))
     })())
 }

@@ -13,7 +13,7 @@
 //! | `exports`, `exports_private`, `exports_cm` | symbols and version nodes |
 //! | `ffi`, `handle` | raw memory, handles, errors |
 //! | `device`, `context`, `vtable`, `query`, `gid` | devices, what they can do, the tables |
-//! | `pd`, `domain`, `mr`, `mw`, `ah`, `import` | domains, memory, addresses, sharing of handles |
+//! | `pd`, `domain`, `xrcd`, `mr`, `dm`, `mw`, `ah`, `import` | domains, memory, addresses, sharing of handles |
 //! | `channel`, `cq`, `cq_poll`, `event` | completions and events |
 //! | `qp`, `qp_attr`, `qp_build`, `srq`, `post` | queues and work requests |
 //! | `text`, `rate`, `sysfs`, `kern`, `fork` | helpers that programs call |
@@ -36,6 +36,7 @@ mod context;
 mod cq;
 mod cq_poll;
 mod device;
+mod dm;
 mod domain;
 mod event;
 mod exports;
@@ -62,3 +63,4 @@ mod text;
 mod types;
 mod unsupported;
 mod vtable;
+mod xrcd;

@@ -1,19 +1,20 @@
 //! Regions: registering memory of the program.
 //!
 //! Nothing is pinned: the device reads and writes by virtual address. Memory that is not mapped is
-//! refused when it is registered, as the kernel does.
+//! refused when it is registered, as the kernel does, unless it is to come on demand.
 
 use crate::context;
 use crate::ffi;
 use crate::handle::{
-    Errno, Kind, Outcome, Tag, borrow, borrow_raw, lock, object, pointer, status_errno,
+    Errno, Kind, Outcome, Tag, borrow, borrow_raw, lock, object, pointer, status, status_errno,
 };
 use crate::import;
 use crate::pd::Pd;
+use crate::post;
 use crate::types::{Ptr, ibv_mr, ibv_sge};
 use core::cell::Cell;
 use core::ffi::c_int;
-use srdma_verbs::{Access, Rereg};
+use srdma_verbs::{Access, Advice, Rereg};
 use std::sync::{Arc, Mutex};
 
 /// What [`rereg_mr`] changes.
@@ -77,12 +78,17 @@ pub(crate) fn access(bits: u32) -> Outcome<Access> {
 
 fn register(pd: Option<&Pd>, addr: Ptr, len: usize, iova: u64, bits: u32) -> Outcome<*mut Mr> {
     let (pd, access) = (borrow(pd)?, access(bits)?);
-    ffi::check_mapped(addr, len)?;
     let base = addr.cast::<u8>();
-    // SAFETY: why needed: memory of the program becomes a region. Why sound: mapped as checked; the
-    // contract of verbs says that it stays so until the region is deregistered.
+    // SAFETY: why needed: memory of the program becomes a region. Why sound: the contract of verbs
+    // says that it stays mapped until the region is deregistered, and whether it is gets checked.
     let verbs = unsafe { pd.verbs.register_foreign_at(base, len, iova, access) }?;
-    let context = pd.context()?;
+    let mr = own(pd, verbs, addr, len);
+    import::enter_object(pd.context()?, Kind::Mr, borrow_raw(mr)?.c.handle, mr);
+    Ok(mr)
+}
+
+/// Gives a region to C.
+pub(crate) fn own(pd: &Pd, verbs: srdma_verbs::Mr, addr: Ptr, len: usize) -> *mut Mr {
     let c = ibv_mr {
         context: pd.context_ptr(),
         pd: Cell::new(pd.c()),
@@ -92,16 +98,22 @@ fn register(pd: Option<&Pd>, addr: Ptr, len: usize, iova: u64, bits: u32) -> Out
         lkey: Cell::new(verbs.lkey().value()),
         rkey: Cell::new(verbs.rkey().value()),
     };
-    let number = c.handle;
-    let mr = ffi::own(Box::new(Mr {
+    ffi::own(Box::new(Mr {
         c,
         tag: Tag::new(Kind::Mr),
         verbs: Arc::new(Mutex::new(verbs)),
         pd: Cell::new(Some(pd.hold())),
         imported: false,
-    }));
-    import::enter_object(context, Kind::Mr, number, mr);
-    Ok(mr)
+    }))
+}
+
+/// `alloc_null_mr` of the extended table: takes all writes and keeps none.
+pub(crate) extern "C" fn alloc_null_mr(pd: Option<&Pd>) -> *mut Mr {
+    pointer((|| {
+        let pd = borrow(pd)?;
+        let verbs = pd.verbs.alloc_null_mr()?;
+        Ok(own(pd, verbs, core::ptr::null_mut(), 0))
+    })())
 }
 
 /// `ibv_reg_mr`
@@ -176,10 +188,8 @@ fn rereg(
         change = change.access(access);
     }
     if let Some((addr, len)) = memory {
-        ffi::check_mapped(addr, len)?;
-        addr.expose_provenance();
-        // SAFETY: why needed: memory of the program becomes a region. Why sound: mapped as checked;
-        // the contract of verbs says that it stays so until the region is deregistered.
+        // SAFETY: why needed: memory of the program becomes a region. Why sound: the contract of
+        // verbs says that it stays mapped until the region is deregistered, and it gets checked.
         change = unsafe { change.foreign(addr.cast(), len) };
     }
     let mut verbs = lock(&mr.verbs);
@@ -216,8 +226,7 @@ pub(crate) extern "C" fn unimport_mr(handle: *mut Mr) {
     }
 }
 
-/// `advise_mr` of the extended table: pages come when they are touched, so there is nothing to do
-/// but to look at the arguments.
+/// `advise_mr` of the extended table.
 pub(crate) extern "C" fn advise_mr(
     pd: Option<&Pd>,
     advice: u32,
@@ -225,13 +234,15 @@ pub(crate) extern "C" fn advise_mr(
     sges: *const ibv_sge,
     count: u32,
 ) -> c_int {
-    /// Prefetch, for writing, and without faults.
-    const LAST_ADVICE: u32 = 2;
-    if borrow(pd).is_err() || sges.is_null() || count == 0 {
-        return libc::EINVAL;
-    }
-    if advice > LAST_ADVICE {
-        return libc::EOPNOTSUPP;
-    }
-    0
+    status((|| {
+        let pd = borrow(pd)?;
+        let advice = match advice {
+            0 => Advice::Prefetch,
+            1 => Advice::PrefetchWrite,
+            2 => Advice::PrefetchNoFault,
+            _ => return Err(Errno::UNSUPPORTED),
+        };
+        let sges = ffi::slice(sges, count as usize).iter().map(post::sge);
+        Ok(pd.verbs.advise(advice, &sges.collect::<Vec<_>>())?)
+    })())
 }

@@ -15,7 +15,7 @@ use crate::types::{ibv_recv_wr, ibv_send_wr, ibv_sge, ibv_wc};
 use core::ffi::c_int;
 use core::ptr;
 use srdma_verbs::{
-    AnyOp, AnyWr, Completion, Lkey, Qkey, Qpn, RecvBatch, Rkey, SendBatch, Sge, WrId,
+    AnyOp, AnyWr, Completion, Lkey, Qkey, QpType, Qpn, RecvBatch, Rkey, SendBatch, Sge, SrqId, WrId,
 };
 
 /// Opcodes of send requests.
@@ -117,6 +117,9 @@ fn push(batch: &mut SendBatch<'_>, qp: &Qp, wr: &ibv_send_wr) -> Outcome<()> {
         let ah: &Ah = borrow_raw(ptr::with_exposed_provenance(addr))?;
         let (qpn, qkey) = halves(target);
         batch.any_to(&ah.verbs, Qpn::new(qpn), Qkey(qkey));
+    }
+    if qp.verbs.qp_type() == QpType::XrcSend && !matches!(op, AnyOp::LocalInv(_)) {
+        batch.any_xrc_srqn(SrqId(wr.qp_type));
     }
     let sges = ffi::slice(wr.sg_list, ffi::count(wr.num_sge));
     let payload = matches!(op, AnyOp::Send(_) | AnyOp::SendInv(_) | AnyOp::Write(..));

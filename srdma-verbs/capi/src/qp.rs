@@ -1,6 +1,6 @@
 //! Queue pairs: made, modified, queried, destroyed; multicast groups.
 
-use crate::context;
+use crate::context::{self, Context};
 use crate::cq::Cq;
 use crate::domain::Resource;
 use crate::ffi;
@@ -13,8 +13,9 @@ use crate::qp_attr;
 use crate::qp_build;
 use crate::srq::Srq;
 use crate::types::{
-    Ptr, ibv_ece, ibv_qp_attr, ibv_qp_cap, ibv_qp_ex, ibv_qp_init_attr, ibv_qp_init_attr_ex,
+    Ptr, ibv_ece, ibv_qp, ibv_qp_attr, ibv_qp_cap, ibv_qp_ex, ibv_qp_init_attr, ibv_qp_init_attr_ex,
 };
+use crate::xrcd;
 use core::cell::Cell;
 use core::ffi::c_int;
 use core::mem::MaybeUninit;
@@ -23,10 +24,10 @@ use srdma_verbs::{QpType, SendBatch};
 use std::sync::Arc;
 
 /// Types of queue pairs, as C numbers them.
-mod kind {
+pub(crate) mod kind {
     pub(super) const RAW_PACKET: u32 = 8;
-    pub(super) const XRC_SEND: u32 = 9;
-    pub(super) const XRC_RECV: u32 = 10;
+    pub(crate) const XRC_SEND: u32 = 9;
+    pub(crate) const XRC_RECV: u32 = 10;
     pub(super) const DRIVER: u32 = 0xff;
 }
 
@@ -41,7 +42,7 @@ pub(crate) struct Qp {
     pub(crate) signals_all: bool,
     /// Made with a builder of work requests.
     pub(crate) extended: bool,
-    _pd: Arc<()>,
+    _pd: Option<Arc<()>>,
 }
 
 object!(Qp, Qp);
@@ -52,9 +53,8 @@ fn qp_type(value: u32) -> Outcome<QpType> {
         2 => Ok(QpType::Rc),
         3 => Ok(QpType::Uc),
         4 => Ok(QpType::Ud),
-        kind::RAW_PACKET | kind::XRC_SEND | kind::XRC_RECV | kind::DRIVER => {
-            Err(Errno::UNSUPPORTED)
-        }
+        kind::XRC_SEND => Ok(QpType::XrcSend),
+        kind::RAW_PACKET | kind::DRIVER => Err(Errno::UNSUPPORTED),
         _ => Err(Errno::INVAL),
     }
 }
@@ -64,7 +64,13 @@ pub(crate) fn create(pd: &Pd, attr: &mut ibv_qp_init_attr_ex, extended: bool) ->
     let context = pd.context()?;
     let kind = qp_type(attr.qp_type)?;
     let send_cq: &Cq = borrow_raw(attr.send_cq.cast_const().cast())?;
-    let recv_cq: &Cq = borrow_raw(attr.recv_cq.cast_const().cast())?;
+    // An initiator receives nothing, so programs need not name a queue for it.
+    let receives = kind != QpType::XrcSend;
+    let recv_cq: &Cq = if attr.recv_cq.is_null() && !receives {
+        send_cq
+    } else {
+        borrow_raw(attr.recv_cq.cast_const().cast())?
+    };
     let cap = &attr.cap;
     let mut builder = pd
         .verbs
@@ -72,7 +78,7 @@ pub(crate) fn create(pd: &Pd, attr: &mut ibv_qp_init_attr_ex, extended: bool) ->
         .send_cq(&send_cq.verbs)
         .recv_cq(&recv_cq.verbs)
         .max_send_wr(cap.max_send_wr)
-        .max_recv_wr(cap.max_recv_wr)
+        .max_recv_wr(if receives { cap.max_recv_wr } else { 0 })
         .max_send_sge(cap.max_send_sge)
         .max_recv_sge(cap.max_recv_sge)
         .max_inline(cap.max_inline_data)
@@ -86,23 +92,66 @@ pub(crate) fn create(pd: &Pd, attr: &mut ibv_qp_init_attr_ex, extended: bool) ->
     }
     let verbs = builder.build_reset()?;
     attr.cap = qp_attr::cap_of(&verbs);
+    let base = base(context, attr, pd.c(), &verbs);
+    let made = Made {
+        signals_all: attr.sq_sig_all != 0,
+        extended,
+        pd: Some(pd.hold()),
+    };
+    Ok(own(context, base, verbs, made))
+}
+
+/// Makes an XRC target.
+pub(crate) fn create_target(context: &Context, attr: &mut ibv_qp_init_attr_ex) -> Outcome<*mut Qp> {
+    let verbs = xrcd::of(attr.xrcd)?.verbs.create_qp().build_reset()?;
+    attr.cap = qp_attr::cap_of(&verbs);
+    let base = base(context, attr, ptr::null_mut(), &verbs);
+    Ok(own(context, base, verbs, Made::default()))
+}
+
+/// A further handle on an XRC target.
+pub(crate) fn opened(context: &Context, verbs: srdma_verbs::Qp, qp_context: Ptr) -> *mut Qp {
+    let mut base = qp_build::table().qp_base;
     let number = verbs.qp_num().value();
-    let mut c = qp_build::table();
-    let base = &mut c.qp_base;
-    (base.context, base.qp_context, base.pd) = (context.c(), attr.qp_context, pd.c());
+    (base.context, base.qp_context) = (context.c(), qp_context);
+    (base.handle, base.qp_num, base.qp_type) = (number, number, kind::XRC_RECV);
+    base.state.set(verbs.state() as u32);
+    own(context, base, verbs, Made::default())
+}
+
+/// How a queue pair was made, beyond what C sees.
+#[derive(Default)]
+struct Made {
+    signals_all: bool,
+    extended: bool,
+    pd: Option<Arc<()>>,
+}
+
+fn base(context: &Context, attr: &ibv_qp_init_attr_ex, pd: Ptr, verbs: &srdma_verbs::Qp) -> ibv_qp {
+    let number = verbs.qp_num().value();
+    let mut base = qp_build::table().qp_base;
+    (base.context, base.qp_context, base.pd) = (context.c(), attr.qp_context, pd);
     (base.send_cq, base.recv_cq, base.srq) = (attr.send_cq, attr.recv_cq, attr.srq);
     (base.handle, base.qp_num, base.qp_type) = (number, number, attr.qp_type);
+    base
+}
+
+/// Gives a queue pair to C.
+fn own(context: &Context, base: ibv_qp, verbs: srdma_verbs::Qp, made: Made) -> *mut Qp {
+    let number = base.qp_num;
+    let mut c = qp_build::table();
+    c.qp_base = base;
     let qp = ffi::own(Box::new(Qp {
         c,
         tag: Tag::new(Kind::Qp),
         batch: Cell::new(None),
         verbs,
-        signals_all: attr.sq_sig_all != 0,
-        extended,
-        _pd: pd.hold(),
+        signals_all: made.signals_all,
+        extended: made.extended,
+        _pd: made.pd,
     }));
     context.enter(Kind::Qp, number, qp);
-    Ok(qp)
+    qp
 }
 
 /// `ibv_create_qp`
@@ -189,7 +238,7 @@ pub(crate) extern "C" fn destroy_qp(handle: *mut Qp) -> c_int {
         // A batch that was never completed would hold the send queue.
         drop(qp.batch.take());
         qp.verbs.destroy()?;
-        context::of(qp.c.qp_base.context)?.leave(Kind::Qp, qp.verbs.qp_num().value());
+        context::of(qp.c.qp_base.context)?.leave(Kind::Qp, qp.verbs.qp_num().value(), handle);
         ffi::release(handle);
         Ok(())
     })())

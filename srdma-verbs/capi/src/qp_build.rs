@@ -22,11 +22,12 @@ use crate::types::{
 use core::cell::Cell;
 use core::ffi::c_int;
 use core::ptr;
-use srdma_verbs::{AnyOp, Lkey, Qkey, Qpn, Rkey, SendBatch, Sge};
+use srdma_verbs::{AnyOp, Lkey, Qkey, Qpn, Rkey, SendBatch, Sge, SrqId};
 
 /// Bits of `comp_mask` when a queue pair is made.
 mod mask {
     pub(super) const PD: u32 = 1;
+    pub(super) const XRCD: u32 = 2;
     pub(super) const CREATE_FLAGS: u32 = 4;
     pub(super) const SEND_OPS: u32 = 0x40;
 }
@@ -42,20 +43,28 @@ pub(crate) extern "C" fn create_qp_ex(
     attr: Option<&Cell<ibv_qp_init_attr_ex>>,
 ) -> *mut Qp {
     pointer((|| {
-        borrow(context)?;
+        let context = borrow(context)?;
         let attr = attr.ok_or(Errno::INVAL)?;
         let mut value = attr.get();
-        let known = mask::PD | mask::CREATE_FLAGS | mask::SEND_OPS;
+        let known = mask::PD | mask::XRCD | mask::CREATE_FLAGS | mask::SEND_OPS;
         let flagged = value.comp_mask & mask::CREATE_FLAGS != 0 && value.create_flags != 0;
         if value.comp_mask & !known != 0 || flagged {
             return Err(Errno::UNSUPPORTED);
+        }
+        if value.qp_type == qp::kind::XRC_RECV {
+            if value.comp_mask & mask::XRCD == 0 {
+                return Err(Errno::INVAL);
+            }
+            let qp = qp::create_target(context, &mut value)?;
+            attr.set(value);
+            return Ok(qp);
         }
         if value.comp_mask & mask::PD == 0 {
             return Err(Errno::INVAL);
         }
         let extended = value.comp_mask & mask::SEND_OPS != 0;
         let possible = match value.qp_type {
-            2 => OPS_RC,
+            2 | qp::kind::XRC_SEND => OPS_RC,
             3 => OPS_UC,
             _ => OPS_UD,
         };
@@ -104,7 +113,7 @@ pub(crate) fn table() -> ibv_qp_ex {
         wr_send_inv: slot!(send_inv),
         wr_send_tso: unsupported,
         wr_set_ud_addr: slot!(set_ud_addr),
-        wr_set_xrc_srqn: unsupported,
+        wr_set_xrc_srqn: slot!(set_xrc_srqn),
         wr_set_inline_data: slot!(set_inline_data),
         wr_set_inline_data_list: slot!(set_inline_data_list),
         wr_set_sge: slot!(set_sge),
@@ -242,6 +251,12 @@ extern "C" fn set_ud_addr(qp: Option<&Qp>, ah: Option<&Ah>, qpn: u32, qkey: u32)
             batch.any_to(&ah.verbs, Qpn::new(qpn), Qkey(qkey));
         }
         Err(_) => batch.any_refuse(),
+    });
+}
+
+extern "C" fn set_xrc_srqn(qp: Option<&Qp>, number: u32) {
+    with_batch(qp, |_, batch| {
+        batch.any_xrc_srqn(SrqId(number));
     });
 }
 

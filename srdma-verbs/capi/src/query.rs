@@ -30,6 +30,7 @@ mod cap {
     pub(super) const SYS_IMAGE_GUID: u32 = 1 << 11;
     pub(super) const RC_RNR_NAK_GEN: u32 = 1 << 12;
     pub(super) const MEM_WINDOW: u32 = 1 << 17;
+    pub(super) const XRC: u32 = 1 << 20;
     pub(super) const MEM_MGT_EXTENSIONS: u32 = 1 << 21;
     pub(super) const MEM_WINDOW_TYPE_2B: u32 = 1 << 24;
     pub(super) const ALL: u32 = BAD_PKEY_CNTR
@@ -38,12 +39,25 @@ mod cap {
         | SYS_IMAGE_GUID
         | RC_RNR_NAK_GEN
         | MEM_WINDOW
+        | XRC
         | MEM_MGT_EXTENSIONS
         | MEM_WINDOW_TYPE_2B;
 }
 
 fn int(limit: u32) -> c_int {
     c_int::try_from(limit).unwrap_or(c_int::MAX)
+}
+
+/// Memory on demand: what each service can do with it.
+fn odp() -> ibv_odp_caps {
+    if !srdma_net::ProcessMemory::is_available() {
+        return ibv_odp_caps::default();
+    }
+    // Send 1, receive 2, WRITE 4, READ 8, atomics 16, receives of shared queues 32.
+    ibv_odp_caps {
+        general_caps: 0b11,
+        per_transport_caps: [0x3f, 0x27, 0x23],
+    }
 }
 
 fn device_attr(context: &Context) -> ibv_device_attr {
@@ -121,10 +135,11 @@ pub(crate) extern "C" fn query_device_ex(
     if size < size_of::<ibv_device_attr>() {
         return libc::EINVAL;
     }
+    let [rc_odp, ..] = odp().per_transport_caps;
     let value = ibv_device_attr_ex {
         orig_attr: device_attr(context),
         comp_mask: 0,
-        odp_caps: ibv_odp_caps::default(),
+        odp_caps: odp(),
         completion_timestamp_mask: 0,
         hca_core_clock: 0,
         device_cap_flags_ex: u64::from(cap::ALL),
@@ -138,9 +153,9 @@ pub(crate) extern "C" fn query_device_ex(
             max_cq_count: 1,
             max_cq_period: crate::cq::MAX_PERIOD_US,
         },
-        max_dm_size: 0,
+        max_dm_size: srdma_verbs::MAX_DM_BYTES,
         pci_atomic_caps: [0; 3],
-        xrc_odp_caps: 0,
+        xrc_odp_caps: rc_odp,
         phys_port_cnt_ex: 1,
     };
     ffi::zero(attr, size);

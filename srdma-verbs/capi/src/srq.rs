@@ -1,6 +1,7 @@
 //! Shared receive queues.
 
 use crate::context::{self, Context};
+use crate::cq::Cq;
 use crate::domain::Resource;
 use crate::ffi;
 use crate::handle::{
@@ -8,6 +9,7 @@ use crate::handle::{
 };
 use crate::pd::Pd;
 use crate::types::{Ptr, ibv_srq, ibv_srq_attr, ibv_srq_init_attr, ibv_srq_init_attr_ex};
+use crate::xrcd::{self, Xrcd};
 use core::cell::Cell;
 use core::ffi::c_int;
 use core::mem::MaybeUninit;
@@ -16,8 +18,11 @@ use std::sync::Arc;
 /// Bits of `comp_mask` when a queue is made.
 const MASK_TYPE: u32 = 1;
 const MASK_PD: u32 = 2;
-/// `IBV_SRQT_BASIC`
+const MASK_XRCD: u32 = 4;
+const MASK_CQ: u32 = 8;
+/// Types of queues: `IBV_SRQT_BASIC`, `IBV_SRQT_XRC`.
 const BASIC: u32 = 0;
+const XRC: u32 = 1;
 /// Bits of the mask of [`modify_srq`].
 const MAX_WR: c_int = 1;
 const LIMIT: c_int = 2;
@@ -34,10 +39,18 @@ pub(crate) struct Srq {
 object!(Srq, Srq);
 
 /// Makes a queue; `attr` says what it came to afterwards.
-fn create(pd: &Pd, srq_context: Ptr, attr: &mut ibv_srq_attr) -> Outcome<*mut Srq> {
+fn create(
+    pd: &Pd,
+    srq_context: Ptr,
+    attr: &mut ibv_srq_attr,
+    xrc: Option<(&Xrcd, &Cq)>,
+) -> Outcome<*mut Srq> {
     let context = pd.context()?;
     // The limit is armed by a modify call only.
     let mut builder = pd.verbs.create_srq(attr.max_wr).max_sge(attr.max_sge);
+    if let Some((xrcd, cq)) = xrc {
+        builder = builder.xrcd(&xrcd.verbs).cq(&cq.verbs);
+    }
     if let Some(alloc) = pd.ring_alloc(Resource::Srq) {
         builder = builder.ring_alloc(alloc);
     }
@@ -71,7 +84,7 @@ pub(crate) extern "C" fn create_srq(
     pointer((|| {
         let attr = attr.ok_or(Errno::INVAL)?;
         let mut value = attr.get();
-        let srq = create(borrow(pd)?, value.srq_context, &mut value.attr)?;
+        let srq = create(borrow(pd)?, value.srq_context, &mut value.attr, None)?;
         attr.set(value);
         Ok(srq)
     })())
@@ -86,15 +99,29 @@ pub(crate) extern "C" fn create_srq_ex(
         borrow(context)?;
         let attr = attr.ok_or(Errno::INVAL)?;
         let mut value = attr.get();
-        let typed = value.comp_mask & MASK_TYPE != 0;
-        if typed && value.srq_type != BASIC || value.comp_mask & !(MASK_TYPE | MASK_PD) != 0 {
+        let has = |bit: u32| value.comp_mask & bit != 0;
+        let kind = if has(MASK_TYPE) {
+            value.srq_type
+        } else {
+            BASIC
+        };
+        let xrc = match kind {
+            BASIC => None,
+            XRC if has(MASK_XRCD) && has(MASK_CQ) => {
+                let cq: &Cq = borrow_raw(value.cq.cast_const().cast())?;
+                Some((xrcd::of(value.xrcd)?, cq))
+            }
+            XRC => return Err(Errno::INVAL),
+            _ => return Err(Errno::UNSUPPORTED),
+        };
+        if value.comp_mask & !(MASK_TYPE | MASK_PD | MASK_XRCD | MASK_CQ) != 0 {
             return Err(Errno::UNSUPPORTED);
         }
-        if value.comp_mask & MASK_PD == 0 {
+        if !has(MASK_PD) {
             return Err(Errno::INVAL);
         }
         let pd: &Pd = borrow_raw(value.pd.cast_const().cast())?;
-        let srq = create(pd, value.srq_context, &mut value.attr)?;
+        let srq = create(pd, value.srq_context, &mut value.attr, xrc)?;
         attr.set(value);
         Ok(srq)
     })())
@@ -154,7 +181,7 @@ pub(crate) extern "C" fn destroy_srq(handle: *mut Srq) -> c_int {
     status_errno((|| {
         let srq: &Srq = borrow_raw(handle)?;
         srq.verbs.destroy()?;
-        context::of(srq.c.context)?.leave(Kind::Srq, srq.verbs.id().value());
+        context::of(srq.c.context)?.leave(Kind::Srq, srq.verbs.id().value(), handle);
         ffi::release(handle);
         Ok(())
     })())

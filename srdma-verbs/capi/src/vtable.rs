@@ -4,7 +4,7 @@
 //! slot says `EOPNOTSUPP` by itself: raw packets, flows, counters, work queues and tag matching.
 
 use crate::types::{Slot, ibv_context_ops, verbs_context};
-use crate::{cq, domain, mr, mw, post, qp_build, query, srq, unsupported};
+use crate::{cq, dm, domain, mr, mw, post, qp_build, query, srq, unsupported, xrcd};
 use core::ptr;
 
 /// The table inside of a context.
@@ -58,14 +58,14 @@ pub(crate) fn extended(sz: usize) -> verbs_context {
         alloc_dmah: none,
         query_port: slot!(query::query_port_len),
         advise_mr: slot!(mr::advise_mr),
-        alloc_null_mr: none,
+        alloc_null_mr: slot!(mr::alloc_null_mr),
         read_counters: none,
         attach_counters_point_flow: none,
         create_counters: none,
         destroy_counters: none,
-        reg_dm_mr: none,
-        alloc_dm: none,
-        free_dm: none,
+        reg_dm_mr: slot!(dm::reg_dm_mr),
+        alloc_dm: slot!(dm::alloc_dm),
+        free_dm: slot!(dm::free_dm),
         modify_flow_action_esp: none,
         destroy_flow_action: none,
         create_flow_action_esp: none,
@@ -88,12 +88,12 @@ pub(crate) fn extended(sz: usize) -> verbs_context {
         placeholder2: none,
         ibv_create_flow: none,
         placeholder1: none,
-        open_qp: none,
+        open_qp: slot!(xrcd::open_qp),
         create_qp_ex: slot!(qp_build::create_qp_ex),
         get_srq_num: slot!(srq::get_srq_num),
         create_srq_ex: slot!(srq::create_srq_ex),
-        open_xrcd: none,
-        close_xrcd: none,
+        open_xrcd: slot!(xrcd::open_xrcd),
+        close_xrcd: slot!(xrcd::close_xrcd),
         placeholder3: none,
         sz,
     }

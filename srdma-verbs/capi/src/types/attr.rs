@@ -247,6 +247,18 @@ c_struct! {
 
     ibv_modify_cq_attr: 8 { attr_mask: u32 = 0, moderate: ibv_moderate_cq = 4, }
 
+    ibv_xrcd_init_attr: 12 { comp_mask: u32 = 0, fd: c_int = 4, oflags: c_int = 8, }
+
+    ibv_qp_open_attr: 32 {
+        comp_mask: u32 = 0,
+        qp_num: u32 = 4,
+        xrcd: Ptr = 8,
+        qp_context: Ptr = 16,
+        qp_type: u32 = 24,
+    }
+
+    ibv_alloc_dm_attr: 16 { length: usize = 0, log_align_req: u32 = 8, comp_mask: u32 = 12, }
+
     ibv_td_init_attr: 4 { comp_mask: u32 = 0, }
 
     ibv_parent_domain_init_attr: 48 {

@@ -9,6 +9,16 @@ c_struct! {
 
     ibv_td: 8 { context: Ptr = 0, }
 
+    ibv_xrcd: 8 { context: Ptr = 0, }
+
+    ibv_dm: 32 {
+        context: Ptr = 0,
+        memcpy_to_dm: Slot = 8,
+        memcpy_from_dm: Slot = 16,
+        comp_mask: u32 = 24,
+        handle: u32 = 28,
+    }
+
     ibv_mr: 48 {
         context: Ptr = 0,
         pd: Cell<Ptr> = 8,

@@ -66,6 +66,7 @@ macro_rules! distances {
 #[rustfmt::skip]
 fn structures() -> Probe {
     probe![
+        ibv_xrcd, ibv_dm, ibv_xrcd_init_attr, ibv_qp_open_attr, ibv_alloc_dm_attr,
         ibv_device, ibv_context_ops, ibv_context, ibv_pd, ibv_td, ibv_mr, ibv_mw, ibv_ah,
         ibv_comp_channel, ibv_cq_ex, ibv_srq, ibv_qp, ibv_sge, ibv_send_wr, ibv_recv_wr, ibv_wc,
         ibv_data_buf, ibv_mw_bind_info, ibv_mw_bind, ibv_grh, ibv_device_attr, ibv_odp_caps,
