@@ -195,7 +195,7 @@ pub(crate) extern "C" fn modify_qp(
 ) -> c_int {
     status_errno((|| {
         let (qp, attr) = (borrow(qp)?, attr.ok_or(Errno::INVAL)?);
-        let change = qp_attr::change(attr, mask.cast_unsigned())?;
+        let change = qp_attr::change(attr, qp_attr::heeded(&qp.verbs, mask))?;
         qp.verbs.modify(&change)?;
         qp.c.qp_base.state.set(qp.verbs.state() as u32);
         Ok(())

@@ -4,7 +4,8 @@ use crate::ah;
 use crate::handle::{Errno, Outcome};
 use crate::mr;
 use crate::types::{ibv_qp_attr, ibv_qp_cap};
-use srdma_verbs::{AttrMask, Mtu, Psn, Qkey, QpAttr, QpState, Qpn};
+use core::ffi::c_int;
+use srdma_verbs::{AttrMask, Mtu, Psn, Qkey, QpAttr, QpState, QpType, Qpn};
 
 fn state(value: u32) -> Outcome<QpState> {
     let value = u8::try_from(value).map_err(|_| Errno::INVAL)?;
@@ -16,9 +17,20 @@ fn mtu(value: u32) -> Outcome<Mtu> {
     found.ok_or(Errno::INVAL)
 }
 
+/// The attributes of a call that mean something: programs give the halves of XRC those of RC, and
+/// what one half has no use for is left alone, as the kernel does.
+pub(crate) fn heeded(qp: &srdma_verbs::Qp, mask: c_int) -> AttrMask {
+    let mask = AttrMask(mask.cast_unsigned());
+    let unused = match qp.qp_type() {
+        QpType::XrcSend => AttrMask::MAX_DEST_RD_ATOMIC | AttrMask::MIN_RNR_TIMER,
+        QpType::XrcRecv => AttrMask::MAX_QP_RD_ATOMIC | AttrMask::RETRY_CNT | AttrMask::RNR_RETRY,
+        _ => AttrMask::NONE,
+    };
+    mask.without(unused)
+}
+
 /// What a modify call changes.
-pub(crate) fn change(attr: &ibv_qp_attr, bits: u32) -> Outcome<QpAttr> {
-    let mask = AttrMask(bits);
+pub(crate) fn change(attr: &ibv_qp_attr, mask: AttrMask) -> Outcome<QpAttr> {
     let has = |bit| mask.contains(bit);
     // Bits without a setter are refused by the table of transitions, which knows them all.
     let mut change = QpAttr::new().also(mask);
