@@ -38,6 +38,15 @@ impl Interface {
         usize::try_from(mtu).ok()
     }
 
+    /// Megabits a second of its cable; `None` for an interface without one, or that does not say.
+    #[must_use]
+    pub fn speed_mbps(&self) -> Option<u32> {
+        // An alias has the cable of its interface.
+        let name = self.name.split(':').next()?;
+        let text = std::fs::read_to_string(format!("/sys/class/net/{name}/speed")).ok()?;
+        text.trim().parse().ok().filter(|speed| *speed != 0)
+    }
+
     /// It is switched on and has a cable; true if the system does not say.
     #[must_use]
     pub fn is_up(&self) -> bool {
@@ -135,7 +144,7 @@ mod tests {
             loopback: false,
             link_local: false,
         };
-        assert_eq!(interface.mtu(), None);
+        assert_eq!((interface.mtu(), interface.speed_mbps()), (None, None));
         assert!(interface.is_up());
     }
 }

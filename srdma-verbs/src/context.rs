@@ -23,8 +23,10 @@ use srdma_core::limits;
 use srdma_core::num::Pkey;
 use srdma_core::obj::port::{Gid, LinkState, Mtu, PKEYS};
 use srdma_core::time::Instant;
+use srdma_net::ProcessMemory;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 /// An open device.
 #[derive(Clone)]
@@ -90,6 +92,17 @@ pub struct DeviceAttr {
     pub ports: u8,
     /// Completion vectors.
     pub comp_vectors: u16,
+    /// Bytes of device memory.
+    pub max_dm_size: u64,
+    /// Regions may be on demand, for every operation of every transport, and be the whole address
+    /// space.
+    pub on_demand: bool,
+    /// Completions that an event may wait for.
+    pub max_moderation_count: u16,
+    /// Longest time that an event may wait, in microseconds.
+    pub max_moderation_us: u16,
+    /// Ticks a second of [`Context::raw_clock`] and of timestamps, in kilohertz.
+    pub clock_khz: u64,
 }
 
 /// The port.
@@ -112,6 +125,32 @@ pub struct PortAttr {
     pub bad_pkeys: u16,
     /// Datagrams with a wrong queue key, up to 0xffff.
     pub bad_qkeys: u16,
+    /// Megabits a second of the interface's cable; without one, about what a core can carry.
+    pub speed_mbps: u32,
+    /// That speed as lanes, in the numbers of verbs: 1 for one, 2 for four.
+    pub active_width: u8,
+    /// And as speed of a lane, in the numbers of verbs.
+    pub active_speed: u8,
+}
+
+/// Megabits a second where there is no cable.
+const NO_CABLE_MBPS: u32 = 40_000;
+
+/// Lanes and speed of a lane, in the numbers of verbs, that carry so many megabits a second: what
+/// Linux reports for an Ethernet port of that speed.
+const fn lanes(mbps: u32) -> (u8, u8) {
+    // Lanes: 1 is one, 2 is four. Speeds: 1 SDR, 2 DDR, 8 FDR10, 32 EDR, 64 HDR, 128 NDR.
+    match mbps {
+        0..=1_000 => (1, 1),
+        1_001..=10_000 => (1, 8),
+        10_001..=20_000 => (2, 2),
+        20_001..=25_000 => (1, 32),
+        25_001..=40_000 => (2, 8),
+        40_001..=50_000 => (1, 64),
+        50_001..=100_000 => (2, 32),
+        100_001..=200_000 => (2, 64),
+        _ => (2, 128),
+    }
 }
 
 impl Context {
@@ -160,6 +199,11 @@ impl Context {
             max_mcast_qp: count(limits::MAX_QP_PER_MCAST),
             ports: 1,
             comp_vectors: self.inner.driver.comp_vectors(),
+            max_dm_size: crate::dm::MAX_DM_BYTES,
+            on_demand: ProcessMemory::is_available(),
+            max_moderation_count: u16::MAX,
+            max_moderation_us: u16::MAX,
+            clock_khz: 1_000_000,
         }
     }
 
@@ -168,6 +212,14 @@ impl Context {
         check_port(port).map_err(|reason| reason.of("query_port"))?;
         let driver = &self.inner.driver;
         driver.engine.follow_interfaces(&driver.addrs);
+        let interface = driver
+            .addrs
+            .first()
+            .and_then(|addr| srdma_net::interface::of(*addr));
+        let speed_mbps = interface
+            .and_then(|interface| interface.speed_mbps())
+            .unwrap_or(NO_CABLE_MBPS);
+        let (active_width, active_speed) = lanes(speed_mbps);
         Ok(self.inner.driver.engine.with(|hca| {
             let (counters, port) = (hca.counters(), hca.port());
             let short = |count: u64| u16::try_from(count).unwrap_or(u16::MAX);
@@ -180,6 +232,9 @@ impl Context {
                 max_msg_size: 1 << 31,
                 bad_pkeys: short(counters.bad_pkey),
                 bad_qkeys: short(counters.bad_qkey),
+                speed_mbps,
+                active_width,
+                active_speed,
             }
         }))
     }
@@ -214,6 +269,20 @@ impl Context {
             }
             .of(VERB)
         })
+    }
+
+    /// The clock of the device, in nanoseconds; its origin means nothing.
+    #[must_use]
+    pub fn raw_clock(&self) -> u64 {
+        self.inner.driver.engine.now().0
+    }
+
+    /// The time of day at a time of [`Self::raw_clock`], in nanoseconds since 1970.
+    #[must_use]
+    pub fn wallclock(&self, raw: u64) -> u64 {
+        let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        let now = u64::try_from(since.unwrap_or_default().as_nanos()).unwrap_or(u64::MAX);
+        now.wrapping_sub(self.raw_clock()).wrapping_add(raw)
     }
 
     /// What the device has counted so far.

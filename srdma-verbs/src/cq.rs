@@ -20,6 +20,7 @@ use core::fmt;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use core::time::Duration;
 use srdma_core::num::CqId;
+use srdma_core::obj::notify::Moderation;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Entries that a completion queue can have. Each may take two slots, and their memory comes when
@@ -42,6 +43,8 @@ pub(crate) struct CqInner {
     pub(crate) users: AtomicUsize,
     pub(crate) entries: AtomicU32,
     pub(crate) comp_vector: u16,
+    pub(crate) timestamps: bool,
+    pub(crate) ignore_overrun: bool,
     pub(crate) live: AtomicBool,
 }
 
@@ -68,6 +71,18 @@ pub struct CqBuilder<'a> {
     channel: Option<CompChannel>,
     comp_vector: u16,
     source: RingSource,
+    timestamps: bool,
+    ignore_overrun: bool,
+}
+
+/// What a completion queue is made with, beside its size.
+#[derive(Debug, Default)]
+pub(crate) struct CqOptions {
+    pub(crate) channel: Option<CompChannel>,
+    pub(crate) comp_vector: u16,
+    pub(crate) source: RingSource,
+    pub(crate) timestamps: bool,
+    pub(crate) ignore_overrun: bool,
 }
 
 impl<'a> CqBuilder<'a> {
@@ -78,6 +93,8 @@ impl<'a> CqBuilder<'a> {
             channel: None,
             comp_vector: 0,
             source: None,
+            timestamps: false,
+            ignore_overrun: false,
         }
     }
 
@@ -99,11 +116,28 @@ impl<'a> CqBuilder<'a> {
         self
     }
 
+    /// Completions say when they came: [`Completion::timestamp`].
+    pub const fn timestamps(mut self) -> Self {
+        self.timestamps = true;
+        self
+    }
+
+    /// Completions that find no room overwrite old ones, for a program that knows that none will.
+    pub const fn ignore_overrun(mut self) -> Self {
+        self.ignore_overrun = true;
+        self
+    }
+
     /// Makes it.
     pub fn build(self) -> Result<Cq> {
-        let (ctx, channel) = (&self.ctx.inner, self.channel);
-        Cq::create(ctx, self.entries, channel, self.comp_vector, self.source)
-            .map_err(|reason| reason.of("create_cq"))
+        let options = CqOptions {
+            channel: self.channel,
+            comp_vector: self.comp_vector,
+            source: self.source,
+            timestamps: self.timestamps,
+            ignore_overrun: self.ignore_overrun,
+        };
+        Cq::create(&self.ctx.inner, self.entries, options).map_err(|reason| reason.of("create_cq"))
     }
 }
 
@@ -228,7 +262,8 @@ impl Cq {
         lock(&self.inner.state).reaper.ring.pending()
     }
 
-    /// Makes room for `entries` completions. Those in the queue stay, and are polled first.
+    /// Makes room for `entries` completions. Those in the queue stay, and are polled first; fewer
+    /// than there are is refused.
     pub fn resize(&self, entries: u32) -> Result<()> {
         self.inner
             .resize(entries)
@@ -254,6 +289,27 @@ impl Cq {
         let vector = driver.msix_of(self.inner.comp_vector);
         driver.moderate(vector, nanos);
         Ok(())
+    }
+
+    /// Puts events of this queue off until `count` completions wait for one (0 for any number), or
+    /// `period` has passed since the first of them; a period of zero for not at all. Solicited
+    /// completions and errors do not wait.                            [events 1.9]
+    pub fn moderate_events(&self, count: u16, period: Duration) -> Result<()> {
+        const VERB: &str = "modify_cq";
+        let range = Reason::Range {
+            arg: Arg::Moderation,
+            limit: u64::from(u32::MAX) / 1000,
+        };
+        let Ok(period_ns) = u32::try_from(period.as_nanos()) else {
+            return Err(range.of(VERB));
+        };
+        let (id, moderation) = (self.id(), Moderation { count, period_ns });
+        let engine = &self.inner.ctx.driver.engine;
+        if self.is_live() && engine.with(|hca| hca.moderate_cq(id, moderation)) {
+            Ok(())
+        } else {
+            Err(Reason::Destroyed.of(VERB))
+        }
     }
 
     /// Destroys the queue: [`Reason::Busy`] while queue pairs use it, and nothing happens. Waits

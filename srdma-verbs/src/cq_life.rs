@@ -7,10 +7,9 @@
 //! After the device destroyed a queue, its entries in event queues and its undelivered events are
 //! taken out, so that nobody hears of it again.                     [events 1.7]
 
-use crate::channel::CompChannel;
 use crate::context::ContextInner;
-use crate::cq::{ArmState, Cq, CqInner, CqState, MAX_CQE};
-use crate::driver::alloc::{RingMem, RingSource};
+use crate::cq::{ArmState, Cq, CqInner, CqOptions, CqState, MAX_CQE};
+use crate::driver::alloc::RingMem;
 use crate::driver::engine::Doorbell;
 use crate::driver::fifo::Owed;
 use crate::driver::ids::lock;
@@ -34,12 +33,11 @@ impl Cq {
     pub(crate) fn create(
         ctx: &Arc<ContextInner>,
         entries: u32,
-        channel: Option<CompChannel>,
-        comp_vector: u16,
-        source: RingSource,
+        options: CqOptions,
     ) -> Result<Self, Reason> {
         let driver = &ctx.driver;
         let slots = slots_for(entries)?;
+        let comp_vector = options.comp_vector;
         if comp_vector >= driver.comp_vectors() {
             let limit = u64::from(driver.comp_vectors()).saturating_sub(1);
             return Err(Reason::Range {
@@ -47,11 +45,11 @@ impl Cq {
                 limit,
             });
         }
-        let mem = RingMem::of(&source, &driver.engine, slots as usize * SLOT)?;
+        let mem = RingMem::of(&options.source, &driver.engine, slots as usize * SLOT)?;
         let shadow = RingMem::small(&driver.engine, 8 * SHADOW_WORDS)?;
         let ring = consumer(&mem, slots, &shadow)?;
         let id = driver.ids.cq.take().ok_or(Reason::Exhausted)?;
-        let channel = channel.map(|channel| channel.inner);
+        let channel = options.channel.map(|channel| channel.inner);
         let shared = Arc::new(CqShared {
             id: CqId(id),
             cookie: driver.cookie(),
@@ -70,10 +68,12 @@ impl Cq {
                 mem,
             }),
             shadow,
-            source,
+            source: options.source,
             users: AtomicUsize::new(0),
             entries: AtomicU32::new(entries),
             comp_vector,
+            timestamps: options.timestamps,
+            ignore_overrun: options.ignore_overrun,
             live: AtomicBool::new(false),
         });
         let cmd = inner.command(&lock(&inner.state).mem, slots);
@@ -110,8 +110,9 @@ impl CqInner {
             threshold: (slots / 2).min(0x3_ffff),
             addr: mem.addr(0),
             shadow_addr: self.shadow.addr(0),
-            check_overflow: true,
+            check_overflow: !self.ignore_overrun,
             wide: false,
+            timestamps: self.timestamps,
         }
     }
 
@@ -143,6 +144,12 @@ impl CqInner {
         let mem = RingMem::of(&self.source, &driver.engine, slots as usize * SLOT)?;
         let words = mem.words(0, slots as usize * SLOT)?;
         let mut state = lock(&self.state);
+        if entries < state.reaper.ring.pending() {
+            return Err(Reason::Range {
+                arg: Arg::Cqe,
+                limit: u64::from(MAX_CQE),
+            });
+        }
         driver.exec(&CqpCmd::ModifyCq(self.command(&mem, slots)))?;
         state
             .reaper

@@ -183,6 +183,7 @@ pub struct Completion {
     pub(crate) solicited: bool,
     pub(crate) grh: bool,
     pub(crate) ipv4: bool,
+    pub(crate) timestamp: Option<u64>,
 }
 
 impl Completion {
@@ -200,6 +201,7 @@ impl Completion {
         solicited: false,
         grh: false,
         ipv4: false,
+        timestamp: None,
     };
 
     /// The number that the program gave the work request.
@@ -273,6 +275,12 @@ impl Completion {
     #[must_use]
     pub const fn is_ipv4(&self) -> bool {
         self.ipv4
+    }
+
+    /// When it came, in nanoseconds of [`crate::Context::raw_clock`], from a queue with timestamps.
+    #[must_use]
+    pub const fn timestamp(&self) -> Option<u64> {
+        self.timestamp
     }
 
     /// The flags of verbs.

@@ -12,7 +12,7 @@
 //! names (`srdma_core`).
 
 use crate::context::{Context, ContextInner};
-use crate::cq::Cq;
+use crate::cq::{Cq, CqOptions};
 use crate::driver::Driver;
 use crate::driver::ids::lock;
 use crate::driver::shared::{MAX_SLOTS, QpShared, Receives, SrqShared, qp_context};
@@ -229,7 +229,7 @@ impl Xrcd {
         if let Some(cq) = &*cq {
             return Ok(cq.clone());
         }
-        let made = Cq::create(self.ctx(), 1, None, 0, None)?;
+        let made = Cq::create(self.ctx(), 1, CqOptions::default())?;
         *cq = Some(made.clone());
         Ok(made)
     }

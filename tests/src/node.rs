@@ -142,6 +142,7 @@ impl Node {
             shadow_addr: shadow.addr(),
             check_overflow: true,
             wide: false,
+            timestamps: false,
         }));
         node.ok(CqpCmd::CreateAeq(CreateAeq {
             entries: EVENTS,

@@ -42,6 +42,7 @@ impl Control<'_> {
             cookie: cmd.cookie,
             check_overflow: cmd.check_overflow,
             wide: cmd.wide,
+            timestamps: cmd.timestamps,
         });
         self.cqs.insert(cq).map(drop).map_err(|fault| {
             if let Some(ceq) = cmd.ceq {

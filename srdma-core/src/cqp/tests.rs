@@ -74,6 +74,7 @@ impl Rig {
             shadow_addr: shadow.addr(),
             check_overflow: true,
             wide: false,
+            timestamps: false,
         };
         assert_eq!(rig.run(CqpCmd::CreateCq(create)), OK);
         rig
@@ -155,6 +156,7 @@ impl Rig {
             shadow_addr: self.place(9),
             check_overflow: true,
             wide: false,
+            timestamps: false,
         }
     }
 

@@ -34,10 +34,11 @@ use crate::hca::peer::PeerTable;
 use crate::hca::ports::Ports;
 use crate::hca::timer::Timers;
 use crate::mem::{Access, HostFault, HostMap, KeyFault, MrTable, Sge};
-use crate::num::{MsixVector, PdId, Qpn};
+use crate::num::{CqId, MsixVector, PdId, Qpn};
 use crate::obj::ah::AhTable;
 use crate::obj::cq::CqTable;
 use crate::obj::mcast::McastTable;
+use crate::obj::notify::Moderation;
 use crate::obj::pd::PdTable;
 use crate::obj::port::Port;
 use crate::obj::srq::SrqTable;
@@ -236,6 +237,11 @@ impl Hca {
     /// vector of asynchronous events, which is never held back.         [E810 4.6]
     pub fn moderate_vector(&mut self, vector: MsixVector, itr_ns: u32) -> bool {
         self.dev.events.set_moderation(vector, itr_ns)
+    }
+
+    /// Puts events of a completion queue off; false if there is no such queue.
+    pub fn moderate_cq(&mut self, cq: CqId, moderation: Moderation) -> bool {
+        self.dev.cqs.moderate(cq, moderation)
     }
 
     /// Work may have been posted, a queue armed, or control commands written.

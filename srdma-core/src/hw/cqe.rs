@@ -9,8 +9,8 @@
 //!
 //!  extension: the next slot (narrow CQ) or the second half of the slot (wide CQ)
 //!  +0   31:0 immediate       +8  QP context of an SRQ receive
-//!  +16  63:48 VLAN | 47:0 source MAC
-//!  +24  63 valid | 62 immediate valid | 61 MAC valid | 60 VLAN valid
+//!  +16  63:48 VLAN | 47:0 source MAC, or a timestamp
+//!  +24  63 valid | 62 immediate valid | 61 MAC valid | 60 VLAN valid | 59 timestamp
 //! ```
 //!
 //! [`CqeInfo`] is the meaning. Placing it, its valid bits and which slots it takes: `ring`.
@@ -134,6 +134,8 @@ le_word! {
 le_word! {
     /// Word 3 of an extension.                                        [E810 3.2]
     pub struct CqeExtHeader {
+        /// Word 2 is a timestamp, and neither MAC nor VLAN tag. `[srdma]`
+        timestamp / with_timestamp: bool = [59:59],
         /// The VLAN tag is valid.
         vlan_valid / with_vlan_valid: bool = [60:60],
         /// The source MAC is valid.
@@ -184,6 +186,9 @@ pub struct CqeInfo {
     pub mac: Option<[u8; 6]>,
     /// VLAN tag of a datagram; makes the CQE extended.
     pub vlan: Option<u16>,
+    /// When it was written, in nanoseconds of the device's clock; makes the CQE extended, and takes
+    /// the place of MAC and VLAN tag. `[srdma]`
+    pub timestamp: Option<u64>,
 }
 
 impl CqeInfo {
@@ -219,7 +224,11 @@ impl CqeInfo {
     #[inline]
     #[must_use]
     pub const fn extended(&self) -> bool {
-        self.imm.is_some() || self.srq_wr_id.is_some() || self.mac.is_some() || self.vlan.is_some()
+        self.imm.is_some()
+            || self.srq_wr_id.is_some()
+            || self.timestamp.is_some()
+            || self.mac.is_some()
+            || self.vlan.is_some()
     }
 
     /// The first half, valid bit clear.
@@ -258,16 +267,18 @@ impl CqeInfo {
         } else {
             0
         };
+        let link = CqeMac::ZERO
+            .with_mac(u64::from_be_bytes([0, 0, a, b, c, d, e, f]))
+            .with_vlan(self.vlan.unwrap_or(0));
+        let stamped = self.timestamp.is_some();
         [
             u64::from(self.imm.unwrap_or(0)),
             context,
-            CqeMac::ZERO
-                .with_mac(u64::from_be_bytes([0, 0, a, b, c, d, e, f]))
-                .with_vlan(self.vlan.unwrap_or(0))
-                .bits(),
+            self.timestamp.unwrap_or_else(|| link.bits()),
             CqeExtHeader::ZERO
-                .with_vlan_valid(self.vlan.is_some())
-                .with_mac_valid(self.mac.is_some())
+                .with_timestamp(stamped)
+                .with_vlan_valid(self.vlan.is_some() && !stamped)
+                .with_mac_valid(self.mac.is_some() && !stamped)
                 .with_imm_valid(self.imm.is_some())
                 .bits(),
         ]
@@ -305,8 +316,8 @@ impl CqeInfo {
         reason = "the low half is the immediate"
     )]
     fn decode_ext(&mut self, srq: bool, ext: &CqeWords) {
-        let [imm, qp_context, mac, header] = *ext;
-        let (mac, header) = (CqeMac::from_bits(mac), CqeExtHeader::from_bits(header));
+        let [imm, qp_context, word2, header] = *ext;
+        let (mac, header) = (CqeMac::from_bits(word2), CqeExtHeader::from_bits(header));
         if srq {
             self.srq_wr_id = Some(self.context);
             self.context = qp_context;
@@ -315,6 +326,7 @@ impl CqeInfo {
         let [_, _, bytes @ ..] = mac.mac().to_be_bytes();
         self.mac = header.mac_valid().then_some(bytes);
         self.vlan = header.vlan_valid().then(|| mac.vlan());
+        self.timestamp = header.timestamp().then_some(word2);
     }
 }
 

@@ -45,6 +45,7 @@ pub struct Cq {
     notify: Notifier,
     check_overflow: bool,
     wide: bool,
+    timestamps: bool,
     error: bool,
     /// Work queues that complete here.
     users: u32,
@@ -79,6 +80,8 @@ pub struct CqSpec {
     pub check_overflow: bool,
     /// 64-byte slots.
     pub wide: bool,
+    /// Completions say when they were written.
+    pub timestamps: bool,
 }
 
 impl Cq {
@@ -91,6 +94,7 @@ impl Cq {
             notify: Notifier::new(spec.ceq, spec.cookie),
             check_overflow: spec.check_overflow,
             wide: spec.wide,
+            timestamps: spec.timestamps,
             error: false,
             users: 0,
             written: 0,
@@ -136,7 +140,18 @@ impl Cq {
     }
 
     /// Publishes one completion; false if there is no place for it.
-    fn publish(&mut self, cqe: &CqeInfo) -> bool {
+    fn publish(&mut self, cqe: &CqeInfo, now: Instant) -> bool {
+        if self.timestamps {
+            let stamped = CqeInfo {
+                timestamp: Some(now.0),
+                ..*cqe
+            };
+            return self.write(&stamped);
+        }
+        self.write(cqe)
+    }
+
+    fn write(&mut self, cqe: &CqeInfo) -> bool {
         let before = self.producer.index();
         let mut pushed = self.producer.push(cqe).is_ok();
         if !pushed && !self.check_overflow {

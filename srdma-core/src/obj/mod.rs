@@ -5,7 +5,7 @@ pub mod ah;
 pub mod arm;
 pub mod cq;
 pub mod mcast;
-mod notify;
+pub mod notify;
 pub mod pd;
 pub mod port;
 pub mod srq;

@@ -87,6 +87,7 @@ impl Cqp {
             shadow_addr: queue._mem.addr(shadow_at),
             check_overflow: false,
             wide: false,
+            timestamps: false,
         })
     }
 

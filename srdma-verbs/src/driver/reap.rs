@@ -82,12 +82,16 @@ impl Reaper {
     pub(crate) fn next(&mut self) -> Option<Completion> {
         loop {
             let info = self.ring.peek()?;
+            let stamped = |completion| Completion {
+                timestamp: info.timestamp,
+                ..completion
+            };
             match self.reap(&info) {
                 Reaped::One(completion) => {
                     self.ring.advance(info.extended());
-                    return Some(completion);
+                    return Some(stamped(completion));
                 }
-                Reaped::Parked(completion) => return Some(completion),
+                Reaped::Parked(completion) => return Some(stamped(completion)),
                 Reaped::Skip => self.ring.advance(info.extended()),
             }
         }
@@ -228,6 +232,7 @@ fn received(qp: &QpShared, info: &CqeInfo, status: WcStatus, wr_id: WrId) -> Com
         solicited: info.solicited,
         grh: datagram,
         ipv4: datagram && info.stag_or_ipv4,
+        timestamp: None,
     }
 }
 

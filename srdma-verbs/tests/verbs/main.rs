@@ -17,6 +17,7 @@
 )]
 
 mod common;
+mod cqs;
 mod errors;
 mod events;
 mod memory;

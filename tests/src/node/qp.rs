@@ -185,6 +185,7 @@ impl Node {
             shadow_addr: shadow.addr(),
             check_overflow: true,
             wide: false,
+            timestamps: false,
         }));
         let shadow = CqShadow::new(shadow.words()).unwrap();
         let ring = CqConsumer::new(ring.words(), size, false, shadow).unwrap();

@@ -79,11 +79,18 @@ fn any_info() -> impl Strategy<Value = CqeInfo> {
         any::<[bool; 2]>(),
     );
     let error = any::<Option<(u16, u16)>>();
-    let ext = any::<(Option<u64>, Option<u32>, Option<[u8; 6]>, Option<u16>)>();
+    let link = any::<(Option<[u8; 6]>, Option<u16>)>();
+    let ext = (any::<(Option<u64>, Option<u32>, Option<u64>)>(), link);
     (base, numbers, error, ext).prop_map(|(base, numbers, error, ext)| {
         let (sq, op, qpn, context, wqe_index) = base;
         let (len, psn, peer, [stag_or_ipv4, solicited]) = numbers;
-        let (srq_wr_id, imm, mac, vlan) = ext;
+        let ((srq_wr_id, imm, timestamp), link) = ext;
+        // A timestamp stands where they would.
+        let (mac, vlan) = if timestamp.is_some() {
+            (None, None)
+        } else {
+            link
+        };
         CqeInfo {
             sq,
             op,
@@ -100,6 +107,7 @@ fn any_info() -> impl Strategy<Value = CqeInfo> {
             imm,
             mac,
             vlan,
+            timestamp,
         }
     })
 }

@@ -80,6 +80,8 @@ pub struct CqCmd {
     pub check_overflow: bool,
     /// 64-byte slots.
     pub wide: bool,
+    /// Every completion says when it was written. `[srdma]`
+    pub timestamps: bool,
 }
 
 impl CqCmd {
@@ -91,7 +93,8 @@ impl CqCmd {
             .with_check_overflow(self.check_overflow)
             .with_encode_ceqe(self.ceq.is_some())
             .with_ceq_valid(self.ceq.is_some())
-            .with_wide(self.wide);
+            .with_wide(self.wide)
+            .with_timestamps(self.timestamps);
         let size = CqSize::ZERO.with_size(self.size).bits();
         let threshold = CqThreshold::ZERO.with_threshold(self.threshold).bits();
         let cookie = self.cookie >> 1;
@@ -120,6 +123,7 @@ impl CqCmd {
             shadow_addr,
             check_overflow: header.check_overflow(),
             wide: header.wide(),
+            timestamps: header.timestamps(),
         }
     }
 }

@@ -56,16 +56,19 @@ fn qp_cmd() -> impl Strategy<Value = QpCmd> {
 fn cq_cmd() -> impl Strategy<Value = CqCmd> {
     let ids = (0_u32..1 << 19, prop::option::of(0_u16..1024), any::<u64>());
     let sizes = (0_u32..1 << 21, 0_u32..1 << 18, any::<u64>(), any::<u64>());
-    (ids, sizes, any::<[bool; 2]>()).prop_map(|(ids, sizes, [check_overflow, wide])| CqCmd {
-        id: CqId(ids.0),
-        ceq: ids.1.map(CeqId),
-        cookie: ids.2 & !1,
-        size: sizes.0,
-        threshold: sizes.1,
-        addr: sizes.2,
-        shadow_addr: sizes.3,
-        check_overflow,
-        wide,
+    (ids, sizes, any::<[bool; 3]>()).prop_map(|(ids, sizes, [check_overflow, wide, timestamps])| {
+        CqCmd {
+            timestamps,
+            id: CqId(ids.0),
+            ceq: ids.1.map(CeqId),
+            cookie: ids.2 & !1,
+            size: sizes.0,
+            threshold: sizes.1,
+            addr: sizes.2,
+            shadow_addr: sizes.3,
+            check_overflow,
+            wide,
+        }
     })
 }
 

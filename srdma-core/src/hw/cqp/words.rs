@@ -40,6 +40,8 @@ le_word! {
         encode_ceqe / with_encode_ceqe: bool = [48:48],
         ceq_valid / with_ceq_valid: bool = [49:49],
         wide / with_wide: bool = [61:61],
+        /// `[srdma]`
+        timestamps / with_timestamps: bool = [62:62],
     }
 }
 le_word! {

@@ -170,7 +170,7 @@ impl CqTable {
         if cq.error {
             return Err(Overrun);
         }
-        if !cq.publish(cqe) {
+        if !cq.publish(cqe, now) {
             // rule: e810-25
             // rule: roce-140
             cq.error = true;

@@ -61,6 +61,7 @@ impl Rig {
             cookie: cookie(id),
             check_overflow,
             wide: false,
+            timestamps: false,
         });
         let slot = self.cqs.insert(cq).unwrap();
         End {

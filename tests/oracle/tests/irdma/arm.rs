@@ -41,6 +41,7 @@ impl Device {
             cookie: 0x1000,
             check_overflow: true,
             wide: false,
+            timestamps: false,
         };
         let slot = table.insert(Cq::new(spec)).unwrap();
         Self {

@@ -113,6 +113,7 @@ impl Node {
             shadow_addr: self.cq.shadow_buf().addr(),
             check_overflow: true,
             wide: self.cq.is_wide(),
+            timestamps: false,
         }));
         let attrs = self.attributes(self);
         self.qp_command(true, HwQpState::INVALID, AttrMask::NONE, &attrs);
