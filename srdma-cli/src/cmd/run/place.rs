@@ -84,15 +84,15 @@ impl Place {
     fn try_fill(&self, path: &Path, items: &[(PathBuf, Item)]) -> io::Result<()> {
         if !path.is_dir() {
             let started = self.root.join(format!("{UNFINISHED}{}", unique()));
-            folder(&started)?;
-            for (name, item) in items {
-                put(&started.join(name), item)?;
+            let made = make(&started, items).and_then(|()| fs::rename(&started, path));
+            if made.is_err() {
+                // Half of it is of no use to anybody.
+                let _ = fs::remove_dir_all(&started);
             }
-            match fs::rename(&started, path) {
-                Ok(()) => {}
+            match made {
                 // Another run was quicker.
-                Err(_) if path.is_dir() => fs::remove_dir_all(&started)?,
-                Err(error) => return Err(error),
+                Err(_) if path.is_dir() => {}
+                made => made?,
             }
         }
         for (name, item) in items {
@@ -200,6 +200,14 @@ fn put(path: &Path, item: &Item) -> io::Result<()> {
     }
 }
 
+/// A directory of these items.
+fn make(path: &Path, items: &[(PathBuf, Item)]) -> io::Result<()> {
+    folder(path)?;
+    items
+        .iter()
+        .try_for_each(|(name, item)| put(&path.join(name), item))
+}
+
 /// Puts back one item; it appears whole.
 fn mend(path: &Path, item: &Item) -> io::Result<()> {
     if let Item::Folder = item {
@@ -281,6 +289,15 @@ mod tests {
         symlink("elsewhere", path.join("link")).unwrap();
         assert_eq!(place.fill("tree", &items("one")).unwrap(), path);
         assert_eq!(fs::read_to_string(path.join("link")).unwrap(), "one");
+        fs::remove_dir_all(&place.root).unwrap();
+    }
+
+    #[test]
+    fn what_cannot_be_made_leaves_nothing() {
+        let place = here("half");
+        let bad = [("a/file".into(), Item::File(b"no folder".as_slice().into()))];
+        place.fill("tree", &bad).unwrap_err();
+        assert_eq!(fs::read_dir(&place.root).unwrap().count(), 0);
         fs::remove_dir_all(&place.root).unwrap();
     }
 
