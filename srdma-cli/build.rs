@@ -8,8 +8,8 @@
 //! `cargo install` installs programs alone, so the program has the libraries inside
 //! (`src/cmd/run/library.rs`). Cargo builds them as it builds any dependency, and has done so when
 //! it compiles the program, which must wait for all of its dependencies. A build that only checks
-//! makes no libraries; an empty file then stands for each, and the program takes it for none. (It is
-//! made when this script runs: after `cargo clean -p srdma-capi`, build once before checking.)
+//! makes no libraries; an empty file then stands for each, and the program takes it for none. That
+//! file is made when this script runs: after `cargo clean -p srdma-capi`, build before checking.
 
 use std::path::PathBuf;
 
