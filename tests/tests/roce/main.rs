@@ -15,6 +15,7 @@ mod cq_events;
 mod garbage;
 mod mw;
 mod paged;
+mod ports;
 mod rc_atomic;
 mod rc_local;
 mod rc_loss;
