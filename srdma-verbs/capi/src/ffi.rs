@@ -250,3 +250,10 @@ pub(crate) fn lent_fd<'a>(fd: c_int) -> BorrowedFd<'a> {
     // at before), and the contract of C says that it stays so during the call.
     unsafe { BorrowedFd::borrow_raw(fd) }
 }
+
+/// Has a function called when the process ends.
+pub(crate) fn at_exit(function: extern "C" fn()) {
+    // SAFETY: why needed: no safe wrapper in the standard library. Why sound: the library is never
+    // unloaded (it is linked so), so the function is there when it is called.
+    let _ = unsafe { libc::atexit(function) };
+}

@@ -41,10 +41,12 @@ pub(crate) fn number() -> u32 {
 /// Lets the device of `context` be imported.
 pub(crate) fn enter(context: &Context) {
     lock(&OPEN).push((context.file, context.device));
+    crate::exit::enter(context);
 }
 
 /// A context ends.
 pub(crate) fn leave(context: &Context) {
+    crate::exit::leave(context);
     let mut open = lock(&OPEN);
     if let Some(at) = open.iter().position(|(file, _)| *file == context.file) {
         open.swap_remove(at);

@@ -16,7 +16,7 @@
 //! | `pd`, `domain`, `xrcd`, `mr`, `dm`, `mw`, `ah`, `import` | domains, memory, addresses, sharing of handles |
 //! | `channel`, `cq`, `cq_poll`, `event` | completions and events |
 //! | `qp`, `qp_attr`, `qp_build`, `srq`, `post` | queues and work requests |
-//! | `text`, `rate`, `sysfs`, `kern`, `fork` | helpers that programs call |
+//! | `text`, `rate`, `sysfs`, `kern`, `fork`, `exit` | helpers that programs call, and the process's end |
 //! | `cm`, `unsupported` | what answers that it is not supported |
 //!
 //! Every function is `extern "C"`, so a panic ends the process and never unwinds into C. What this
@@ -39,6 +39,7 @@ mod device;
 mod dm;
 mod domain;
 mod event;
+mod exit;
 mod exports;
 mod exports_cm;
 mod exports_private;

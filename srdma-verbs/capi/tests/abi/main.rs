@@ -11,4 +11,5 @@
 )]
 
 mod common;
+mod programs;
 mod symbols;
