@@ -19,11 +19,10 @@ use core::time::Duration;
 use srdma_verbs::{Completion, Poll};
 use std::sync::Arc;
 
-/// Longest moderation, in microseconds.
-pub(crate) const MAX_PERIOD_US: u16 = 8160;
-
 /// Fields of a completion that a program may ask for: those of InfiniBand without more.
 const WC_STANDARD: u64 = 0x7f;
+/// When a completion came, by the clock of the device and by the time of day.
+const WC_TIMES: u64 = 1 << 7 | 1 << 11;
 /// Bits of `comp_mask` when a queue is made.
 const MASK_FLAGS: u32 = 1;
 const MASK_PD: u32 = 2;
@@ -61,7 +60,7 @@ fn create(context: &Context, attr: &ibv_cq_init_attr_ex) -> Outcome<*mut Cq> {
     } else {
         attr.flags
     };
-    if flags & !FLAGS != 0 || attr.wc_flags & !WC_STANDARD != 0 {
+    if flags & !FLAGS != 0 || attr.wc_flags & !(WC_STANDARD | WC_TIMES) != 0 {
         return Err(Errno::UNSUPPORTED);
     }
     let domain = if attr.comp_mask & MASK_PD == 0 {
@@ -77,6 +76,9 @@ fn create(context: &Context, attr: &ibv_cq_init_attr_ex) -> Outcome<*mut Cq> {
     }
     let vector = u16::try_from(attr.comp_vector).map_err(|_| Errno::INVAL)?;
     let mut builder = context.verbs.create_cq(attr.cqe).comp_vector(vector);
+    if attr.wc_flags & WC_TIMES != 0 {
+        builder = builder.timestamps();
+    }
     if let Some(channel) = channel {
         builder = builder.on_channel(&channel.verbs);
     }
@@ -159,8 +161,8 @@ pub(crate) extern "C" fn modify_cq(cq: Option<&Cq>, attr: Option<&ibv_modify_cq_
             return Err(Errno::UNSUPPORTED);
         }
         if attr.attr_mask & MODERATE != 0 {
-            let period = u64::from(attr.moderate.cq_period);
-            cq.verbs.moderate(Duration::from_micros(period))?;
+            let period = Duration::from_micros(u64::from(attr.moderate.cq_period));
+            cq.verbs.moderate_events(attr.moderate.cq_count, period)?;
         }
         Ok(())
     })())

@@ -7,6 +7,7 @@
 //!
 //! If `start_poll` finds nothing the queue is free at once, and `end_poll` is not called.
 
+use crate::context;
 use crate::cq::Cq;
 use crate::ffi;
 use crate::handle::borrow;
@@ -47,11 +48,11 @@ pub(crate) fn table() -> ibv_cq_ex {
         read_slid: zero,
         read_sl: zero,
         read_dlid_path_bits: zero,
-        read_completion_ts: zero,
+        read_completion_ts: slot!(read_completion_ts),
         read_cvlan: zero,
         read_flow_tag: zero,
         read_tm_info: slot!(read_tm_info),
-        read_completion_wallclock_ns: zero,
+        read_completion_wallclock_ns: slot!(read_completion_wallclock_ns),
     }
 }
 
@@ -133,6 +134,17 @@ extern "C" fn read_src_qp(cq: Option<&Cq>) -> u32 {
 
 extern "C" fn read_wc_flags(cq: Option<&Cq>) -> u32 {
     read(cq, |done| done.flags().0)
+}
+
+extern "C" fn read_completion_ts(cq: Option<&Cq>) -> u64 {
+    read(cq, |done| done.timestamp().unwrap_or(0))
+}
+
+extern "C" fn read_completion_wallclock_ns(cq: Option<&Cq>) -> u64 {
+    let Ok(cq) = borrow(cq) else { return 0 };
+    let time = cq.current.get().timestamp();
+    let context = context::of(cq.c.context);
+    context.map_or(0, |context| context.verbs.wallclock(time.unwrap_or(0)))
 }
 
 extern "C" fn read_tm_info(_cq: Option<&Cq>, _info: Ptr) {}

@@ -181,18 +181,6 @@ fn last_errno() -> c_int {
         .unwrap_or(libc::EIO)
 }
 
-/// A clock of the system, in seconds and nanoseconds.
-pub(crate) fn clock(id: libc::clockid_t) -> [i64; 2] {
-    let mut time = libc::timespec {
-        tv_sec: 0,
-        tv_nsec: 0,
-    };
-    // SAFETY: why needed: no safe wrapper in the standard library. Why sound: the pointer names
-    // room for the result; on an error it stays zero.
-    let _ = unsafe { libc::clock_gettime(id, &raw mut time) };
-    [time.tv_sec, time.tv_nsec]
-}
-
 /// Zeroes `len` bytes, which C says to be there.
 pub(crate) fn zero(to: *mut c_void, len: usize) {
     if to.is_null() {

@@ -13,7 +13,7 @@ use crate::types::{
 use core::cell::Cell;
 use core::ffi::c_int;
 use core::mem::MaybeUninit;
-use srdma_verbs::LinkState;
+use srdma_verbs::{DeviceAttr, LinkState};
 
 /// Our number in the tables of programs that know vendors: none of those.
 const VENDOR: u32 = 0x5264;
@@ -49,8 +49,8 @@ fn int(limit: u32) -> c_int {
 }
 
 /// Memory on demand: what each service can do with it.
-fn odp() -> ibv_odp_caps {
-    if !srdma_net::ProcessMemory::is_available() {
+fn odp(attr: &DeviceAttr) -> ibv_odp_caps {
+    if !attr.on_demand {
         return ibv_odp_caps::default();
     }
     // Send 1, receive 2, WRITE 4, READ 8, atomics 16, receives of shared queues 32.
@@ -135,13 +135,15 @@ pub(crate) extern "C" fn query_device_ex(
     if size < size_of::<ibv_device_attr>() {
         return libc::EINVAL;
     }
-    let [rc_odp, ..] = odp().per_transport_caps;
+    let limits = context.verbs.query_device();
+    let odp_caps = odp(&limits);
+    let [rc_odp, ..] = odp_caps.per_transport_caps;
     let value = ibv_device_attr_ex {
         orig_attr: device_attr(context),
         comp_mask: 0,
-        odp_caps: odp(),
-        completion_timestamp_mask: 0,
-        hca_core_clock: 0,
+        odp_caps,
+        completion_timestamp_mask: u64::MAX,
+        hca_core_clock: limits.clock_khz,
         device_cap_flags_ex: u64::from(cap::ALL),
         tso_caps: ibv_tso_caps::default(),
         rss_caps: ibv_rss_caps::default(),
@@ -150,10 +152,10 @@ pub(crate) extern "C" fn query_device_ex(
         raw_packet_caps: 0,
         tm_caps: [0; 5],
         cq_mod_caps: ibv_cq_moderation_caps {
-            max_cq_count: 1,
-            max_cq_period: crate::cq::MAX_PERIOD_US,
+            max_cq_count: limits.max_moderation_count,
+            max_cq_period: limits.max_moderation_us,
         },
-        max_dm_size: srdma_verbs::MAX_DM_BYTES,
+        max_dm_size: limits.max_dm_size,
         pci_atomic_caps: [0; 3],
         xrc_odp_caps: rc_odp,
         phys_port_cnt_ex: 1,
@@ -242,19 +244,20 @@ pub(crate) extern "C" fn get_pkey_index(context: Option<&Context>, port: u8, pke
     }
 }
 
-/// `query_rt_values` of the extended table: the clock of the device is the system's monotonic one.
+/// `query_rt_values` of the extended table: the clock that timestamps of completions have.
 pub(crate) extern "C" fn query_rt_values(
     context: Option<&Context>,
     values: Option<&Cell<ibv_values_ex>>,
 ) -> c_int {
     const RAW_CLOCK: u32 = 1;
-    let (Ok(_), Some(values)) = (borrow(context), values) else {
+    let (Ok(context), Some(values)) = (borrow(context), values) else {
         return libc::EINVAL;
     };
-    let comp_mask = values.get().comp_mask & RAW_CLOCK;
+    let now = i64::try_from(context.verbs.raw_clock()).unwrap_or(i64::MAX);
+    // All of it as nanoseconds: some programs look at nothing else, others add the seconds.
     values.set(ibv_values_ex {
-        comp_mask,
-        raw_clock: ffi::clock(libc::CLOCK_MONOTONIC),
+        comp_mask: values.get().comp_mask & RAW_CLOCK,
+        raw_clock: [0, now],
     });
     0
 }
