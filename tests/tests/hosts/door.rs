@@ -20,15 +20,9 @@ fn who_is_not_at_the_door_is_reached_and_takes_it_over() {
     };
     for [ours, theirs] in FAMILIES {
         let mut first = Host::server(&b, &program, theirs, &[]);
-        let long = [
-            "--duration",
-            "600",
-            "--op",
-            "read",
-            "--mode",
-            "bw",
-            "--events",
-        ];
+        // Latency leaves the processors to the others.
+        let long = "--duration 600 --op send --mode lat --events --size 64";
+        let long: Vec<&str> = long.split(' ').collect();
         let one = first.client(&a, &program, ours, &long);
         let mut one = one.spawn_and_wait_for_traffic(&a);
         // Everything that perf knows, through both doors; it checks the data.
