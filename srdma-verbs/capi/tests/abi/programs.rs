@@ -43,3 +43,8 @@ fn calls_fail_as_their_manual_pages_say() {
 fn a_child_opens_the_device_afresh() {
     run("fork", 202);
 }
+
+#[test]
+fn a_program_that_ends_after_its_last_receive_has_acknowledged_it() {
+    run("exit", 203);
+}
