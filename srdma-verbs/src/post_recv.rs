@@ -183,7 +183,7 @@ impl<'q> RecvBatch<'q> {
                 end.wqe.recv(&end.sges, Some(id.0))?;
                 let staged = match end.ring.stage(&end.wqe) {
                     Err(PushFault::Full) => {
-                        end.ring.release_to(srq.shared.tail());
+                        end.release(&srq.shared);
                         end.ring.stage(&end.wqe)
                     }
                     staged => staged,

@@ -135,6 +135,12 @@ impl Qp {
         self.inner.caps
     }
 
+    /// Every send reports success, signaled or not.
+    #[must_use]
+    pub fn signals_all(&self) -> bool {
+        self.inner.signals_all
+    }
+
     /// The domain.
     #[must_use]
     pub fn pd(&self) -> &Pd {

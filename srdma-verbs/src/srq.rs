@@ -7,6 +7,7 @@
 
 use crate::cq::Cq;
 use crate::driver::alloc::{RingAlloc, RingMem, RingSource};
+use crate::driver::ids::lock;
 use crate::driver::shared::SrqShared;
 use crate::error::{Arg, Reason, Result};
 use crate::pd::Pd;
@@ -14,14 +15,14 @@ use crate::post_recv::RecvBatch;
 use crate::xrc::{NO_SENDS, XrcSrq, Xrcd};
 use core::fmt;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
-use srdma_core::hw::cqp::{ModifySrq, SrqCmd, XrcHome};
+use srdma_core::hw::cqp::{ModifySrq, SrqCmd, SrqRing, XrcHome};
 use srdma_core::hw::shadow::SHADOW_WORDS;
 use srdma_core::hw::{CqpCmd, SgeList, WqeBuf};
 use srdma_core::limits::{MAX_SGE, MAX_SRQ_QUANTA};
 use srdma_core::mem::{HostFault, HostWords};
 use srdma_core::num::SrqId;
 use srdma_core::ring::depth::{max_recv_wr, rq_shift, srq_depth};
-use srdma_core::ring::{RqProducer, SrqShadow};
+use srdma_core::ring::{RqConsumer, RqProducer, SrqShadow};
 use std::sync::{Arc, Mutex};
 
 /// A shared receive queue.
@@ -34,12 +35,13 @@ pub(crate) struct SrqInner {
     pd: Pd,
     pub(crate) shared: Arc<SrqShared>,
     pub(crate) end: Mutex<SrqEnd>,
-    attr: SrqAttr,
+    max_sge: u32,
+    max_wr: AtomicU32,
     limit: AtomicU32,
+    source: RingSource,
     users: AtomicUsize,
     xrc: Option<XrcSrq>,
     live: AtomicBool,
-    _mem: RingMem,
 }
 
 /// The posting end.
@@ -49,6 +51,16 @@ pub(crate) struct SrqEnd {
     pub(crate) shadow: SrqShadow,
     pub(crate) wqe: WqeBuf,
     pub(crate) sges: SgeList,
+    /// From the count of completed entries to the ring's tail.
+    base: u32,
+    mem: RingMem,
+}
+
+impl SrqEnd {
+    /// Takes the places of completed entries back.
+    pub(crate) fn release(&mut self, shared: &SrqShared) {
+        self.ring.release_to(shared.tail().wrapping_add(self.base));
+    }
 }
 
 /// Sizes and limit of a shared receive queue.
@@ -205,17 +217,20 @@ impl SrqBuilder<'_> {
             shadow,
             wqe: WqeBuf::new(),
             sges: SgeList::EMPTY,
+            base: 0,
+            mem,
         };
         let inner = Arc::new(SrqInner {
             pd: self.pd.clone(),
             shared,
             end: Mutex::new(end),
-            attr,
+            max_sge: attr.max_sge,
+            max_wr: AtomicU32::new(attr.max_wr),
             limit: AtomicU32::new(self.limit),
+            source: self.source.clone(),
             users: AtomicUsize::new(0),
             xrc,
             live: AtomicBool::new(true),
-            _mem: mem,
         });
         let _ = inner.shared.me.set(Arc::downgrade(&inner));
         driver.irq.add_srq(&inner.shared);
@@ -280,10 +295,11 @@ impl Srq {
     /// Arms the limit: one event when fewer than `limit` receives are left. 0 takes it back.
     pub fn set_limit(&self, limit: u32) -> Result<()> {
         const VERB: &str = "modify_srq";
-        check_limit(limit, &self.inner.attr).map_err(|reason| reason.of(VERB))?;
+        check_limit(limit, &self.query()).map_err(|reason| reason.of(VERB))?;
         let cmd = CqpCmd::ModifySrq(ModifySrq {
             id: self.id(),
             limit,
+            ring: None,
         });
         self.inner
             .pd
@@ -294,12 +310,21 @@ impl Srq {
         Ok(())
     }
 
+    /// Makes room for at least `max_wr` receives; those that are posted stay. Refused if they do not
+    /// fit, or the limit does not.
+    pub fn resize(&self, max_wr: u32) -> Result<()> {
+        self.inner
+            .resize(self.id(), max_wr)
+            .map_err(|reason| reason.of("modify_srq"))
+    }
+
     /// Sizes, and the limit that was armed last.
     #[must_use]
     pub fn query(&self) -> SrqAttr {
         SrqAttr {
+            max_wr: self.inner.max_wr.load(Ordering::Acquire),
+            max_sge: self.inner.max_sge,
             limit: self.inner.limit.load(Ordering::Acquire),
-            ..self.inner.attr
         }
     }
 
@@ -335,8 +360,55 @@ impl Srq {
 }
 
 impl SrqInner {
+    fn resize(&self, id: SrqId, max_wr: u32) -> core::result::Result<(), Reason> {
+        let shift = rq_shift(self.max_sge);
+        let too_long = Reason::Range {
+            arg: Arg::RecvWr,
+            limit: u64::from(MAX_SRQ_QUANTA >> shift) - 1,
+        };
+        let quanta = match srq_depth(max_wr, shift) {
+            Some(quanta) if max_wr != 0 => quanta,
+            _ => return Err(too_long),
+        };
+        let (wqes, len) = (quanta >> shift, quanta as usize * 32);
+        let engine = &self.pd.driver().engine;
+        let mem = RingMem::of(&self.source, engine, len + 8 * SHADOW_WORDS)?;
+        let bad = |_| Reason::Host(HostFault::OutOfRange);
+        // Nobody posts meanwhile.
+        let mut end = lock(&self.end);
+        let done = self.shared.tail();
+        let tail = done.wrapping_add(end.base);
+        end.ring.release_to(tail);
+        let used = end.ring.used();
+        if used >= wqes || self.limit.load(Ordering::Acquire) >= wqes {
+            return Err(too_long);
+        }
+        let ring = SrqRing {
+            wqes,
+            addr: mem.addr(0),
+            shadow_addr: mem.addr(len),
+        };
+        let (limit, ring) = (0, Some(ring));
+        let driver = self.pd.driver();
+        driver.exec(&CqpCmd::ModifySrq(ModifySrq { id, limit, ring }))?;
+        // What the device found untaken stands at the start of the new ring, and stays there.
+        let words = mem.words(0, len)?;
+        let mut moved = RqConsumer::new(words.clone(), wqes, shift).map_err(bad)?;
+        while moved.index() < wqes - 1 && moved.peek().is_some() {
+            moved.advance();
+        }
+        let filled = moved.index();
+        end.ring = RqProducer::resumed(words, wqes, shift, (filled, used)).map_err(bad)?;
+        end.shadow = SrqShadow::new(mem.words(len, 8 * SHADOW_WORDS)?).map_err(bad)?;
+        end.base = end.ring.tail().wrapping_sub(done);
+        end.mem = mem;
+        self.max_wr
+            .store(max_recv_wr(quanta, shift), Ordering::Release);
+        Ok(())
+    }
+
     pub(crate) const fn max_sge(&self) -> u32 {
-        self.attr.max_sge
+        self.max_sge
     }
 
     pub(crate) fn is_live(&self) -> bool {

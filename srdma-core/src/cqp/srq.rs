@@ -52,10 +52,25 @@ impl Control<'_> {
             .srqs
             .slot(cmd.id)
             .ok_or(Refusal(CqpMinor::INVALID_ID))?;
+        let shift = self.srqs.get(slot).map_or(0, Srq::shift);
+        let moved = match cmd.ring {
+            Some(ring) => {
+                let possible = ring.wqes <= MAX_SRQ_QUANTA >> shift;
+                check(possible, CqpMinor::INVALID_COMMAND)?;
+                let words = self.ring(ring.addr, ring.wqes, 32 << shift, 32)?;
+                let shadow = self.ring(ring.shadow_addr, 1, 8 * SHADOW_WORDS, 64)?;
+                Some((words, shadow, ring.wqes))
+            }
+            None => None,
+        };
         let srq = self
             .srqs
             .get_mut(slot)
             .ok_or(Refusal(CqpMinor::INVALID_ID))?;
+        if let Some((words, shadow, wqes)) = moved {
+            let fits = srq.move_to(words, wqes, SrqShadow::new(shadow)?)?;
+            return check(fits, CqpMinor::INVALID_STATE);
+        }
         check(srq.set_limit(cmd.limit), CqpMinor::INVALID_COMMAND)
     }
 

@@ -356,6 +356,7 @@ fn shared_receive_queues() {
         CqpCmd::ModifySrq(ModifySrq {
             id: SrqId(7),
             limit,
+            ring: None,
         })
     };
     assert_eq!(rig.run(limit(10)), OK);

@@ -21,7 +21,9 @@ mod words;
 
 pub use completion::{CqpCompletion, CqpMinor, CqpValue};
 pub use objects::{AllocStag, CreateAh, DeallocStag, McastCmd, RegMr, StagKind};
-pub use queues::{CqCmd, CreateAeq, CreateCeq, FlushWqes, ModifySrq, QpCmd, SrqCmd, XrcHome};
+pub use queues::{
+    CqCmd, CreateAeq, CreateCeq, FlushWqes, ModifySrq, QpCmd, SrqCmd, SrqRing, XrcHome,
+};
 pub use words::*;
 
 use crate::num::{AhId, CeqId, CqId, Qpn, SrqId};

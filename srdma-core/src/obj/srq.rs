@@ -12,10 +12,11 @@
 
 use super::table::{Slot, Table, TableFault};
 use crate::hca::events::Events;
-use crate::hw::{AeCode, AeSource, Aeqe, HwQpState, RqCmd, WqeFault};
+use crate::hw::{AeCode, AeSource, Aeqe, HwQpState, RqCmd, WqeBuf, WqeFault};
 use crate::limits::MAX_SRQ;
+use crate::mem::HostWords;
 use crate::num::{PdId, SrqId, XrcdId};
-use crate::ring::{RqConsumer, SrqShadow};
+use crate::ring::{RingFault, RqConsumer, RqProducer, SrqShadow};
 
 /// One shared receive queue.
 #[derive(Debug)]
@@ -169,6 +170,41 @@ impl Srq {
             self.limit = limit;
         }
         possible
+    }
+
+    /// Stride of an entry: 32 << shift bytes.
+    #[must_use]
+    pub const fn shift(&self) -> u8 {
+        self.ring.shift()
+    }
+
+    /// Goes on in another (zeroed) ring, with the entries that nobody has taken at its start; false,
+    /// and nothing has changed, if they have no room there or make no sense.
+    pub fn move_to(
+        &mut self,
+        words: HostWords,
+        wqes: u32,
+        shadow: SrqShadow,
+    ) -> Result<bool, RingFault> {
+        let shift = self.shift();
+        let mut to = RqProducer::new(words.clone(), wqes, shift)?;
+        let (mut from, mut cmd, mut wqe) = (self.ring.clone(), RqCmd::default(), WqeBuf::new());
+        for _ in 0..from.size() {
+            match from.read(&mut cmd) {
+                None => break,
+                Some(Err(_)) => return Ok(false),
+                Some(Ok(())) => {}
+            }
+            let built = wqe.recv(&cmd.sges, Some(cmd.wr_id));
+            if built.is_err() || to.push(&wqe).is_err() {
+                return Ok(false);
+            }
+            from.advance();
+        }
+        shadow.store_head(to.head());
+        self.ring = RqConsumer::new(words, wqes, shift)?;
+        (self.shadow, self.entries) = (shadow, wqes);
+        Ok(true)
     }
 
     /// The queue is unusable: nothing is taken any more, and that is told once.

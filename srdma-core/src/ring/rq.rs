@@ -52,6 +52,23 @@ impl<W: Words> RqProducer<W> {
         })
     }
 
+    /// A ring that the device has moved `filled` entries to, while `used`, those included, are not
+    /// completed; there is room for as many.
+    pub fn resumed(
+        words: W,
+        wqes: u32,
+        shift: u8,
+        (filled, used): (u32, u32),
+    ) -> Result<Self, RingFault> {
+        let mut ring = Self::new(words, wqes, shift)?;
+        if used >= wqes || filled > used {
+            return Err(RingFault::BadSize);
+        }
+        ring.cursor.advance(filled);
+        ring.tail = filled.wrapping_sub(used) & (wqes - 1);
+        Ok(ring)
+    }
+
     /// Index of the next entry; an SRQ's shadow head.
     #[must_use]
     pub const fn head(&self) -> u32 {
@@ -150,7 +167,7 @@ impl<W: Words> RqProducer<W> {
 }
 
 /// The device's end.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct RqConsumer<W = HostWords> {
     words: W,
     cursor: Cursor,
@@ -179,6 +196,12 @@ impl<W: Words> RqConsumer<W> {
     #[must_use]
     pub const fn size(&self) -> u32 {
         self.cursor.size()
+    }
+
+    /// Stride of an entry: 32 << shift bytes.
+    #[must_use]
+    pub const fn shift(&self) -> u8 {
+        self.shift
     }
 
     /// Index of the next entry.

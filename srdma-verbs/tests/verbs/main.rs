@@ -23,6 +23,7 @@ mod events;
 mod memory;
 mod objects;
 mod ops;
+mod srqs;
 mod ud;
 mod wire;
 mod xrc;

@@ -237,7 +237,11 @@ impl Node {
 
     /// Arms a shared queue's limit.
     pub fn arm_srq(&mut self, id: SrqId, limit: u32) {
-        self.ok(CqpCmd::ModifySrq(ModifySrq { id, limit }));
+        self.ok(CqpCmd::ModifySrq(ModifySrq {
+            id,
+            limit,
+            ring: None,
+        }));
     }
 
     /// Posts to a shared queue; the completion's wr_id counts them from 0.

@@ -211,13 +211,26 @@ impl SrqCmd {
     }
 }
 
-/// MODIFY_SRQ: arms the limit event. `[srdma]`
+/// MODIFY_SRQ: arms the limit event, or moves to another ring. `[srdma]`
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ModifySrq {
     /// The SRQ.
     pub id: SrqId,
     /// Tell once when fewer entries are left; 0 for never.
     pub limit: u32,
+    /// Where the queue goes on, with the limit as it was.
+    pub ring: Option<SrqRing>,
+}
+
+/// A zeroed ring and shadow area that a shared receive queue moves to. `[srdma]`
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SrqRing {
+    /// Entries: a power of two, not 0.
+    pub wqes: u32,
+    /// Address of the ring.
+    pub addr: u64,
+    /// Address of the shadow area (64 bytes).
+    pub shadow_addr: u64,
 }
 
 impl ModifySrq {
@@ -226,22 +239,24 @@ impl ModifySrq {
             .with_id(self.id)
             .with_arm_limit(self.limit != 0)
             .bits();
-        [
-            SrqSize::ZERO.with_limit(self.limit).bits(),
-            0,
-            0,
-            header,
-            0,
-            0,
-            0,
-            0,
-        ]
+        let (wqes, addr, shadow_addr) = self
+            .ring
+            .map_or((0, 0, 0), |ring| (ring.wqes, ring.addr, ring.shadow_addr));
+        let size = SrqSize::ZERO.with_wqes(wqes).with_limit(self.limit);
+        [size.bits(), 0, 0, header, addr, shadow_addr, 0, 0]
     }
 
-    pub(super) fn decode(&[size, _, _, header, ..]: &Words) -> Self {
+    pub(super) fn decode(&[size, _, _, header, addr, shadow_addr, _, _]: &Words) -> Self {
+        let size = SrqSize::from_bits(size);
+        let wqes = size.wqes();
         Self {
             id: SrqHeader::from_bits(header).id(),
-            limit: SrqSize::from_bits(size).limit(),
+            limit: size.limit(),
+            ring: (wqes != 0).then_some(SrqRing {
+                wqes,
+                addr,
+                shadow_addr,
+            }),
         }
     }
 }

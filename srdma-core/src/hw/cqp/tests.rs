@@ -187,8 +187,14 @@ fn any_cmd() -> impl Strategy<Value = CqpCmd> {
         cq_cmd().prop_map(CqpCmd::ModifyCq),
         (0_u32..1 << 19).prop_map(|id| CqpCmd::DestroyCq(CqId(id))),
         srq_cmd().prop_map(CqpCmd::CreateSrq),
-        (srq.clone(), any::<u32>())
-            .prop_map(|(id, limit)| CqpCmd::ModifySrq(ModifySrq { id, limit })),
+        (srq.clone(), any::<u32>()).prop_map(|(id, limit)| {
+            let ring = (limit % 3 == 0).then_some(SrqRing {
+                wqes: 8 << (limit % 5),
+                addr: u64::from(limit) << 6,
+                shadow_addr: 64,
+            });
+            CqpCmd::ModifySrq(ModifySrq { id, limit, ring })
+        }),
         srq.prop_map(CqpCmd::DestroySrq),
         stag_cmd(),
         event_cmd(),
