@@ -310,8 +310,8 @@ impl Srq {
         Ok(())
     }
 
-    /// Makes room for at least `max_wr` receives; those that are posted stay. Refused if they do not
-    /// fit, or the limit does not.
+    /// Makes room for at least `max_wr` receives; those that are posted stay. Refused if they do
+    /// not fit, or the limit does not.
     pub fn resize(&self, max_wr: u32) -> Result<()> {
         self.inner
             .resize(self.id(), max_wr)

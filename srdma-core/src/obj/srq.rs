@@ -178,8 +178,8 @@ impl Srq {
         self.ring.shift()
     }
 
-    /// Goes on in another (zeroed) ring, with the entries that nobody has taken at its start; false,
-    /// and nothing has changed, if they have no room there or make no sense.
+    /// Goes on in another (zeroed) ring, with the entries that nobody has taken at its start;
+    /// false, and nothing has changed, if they have no room there or make no sense.
     pub fn move_to(
         &mut self,
         words: HostWords,
