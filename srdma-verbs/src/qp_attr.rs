@@ -69,6 +69,10 @@ macro_rules! attrs {
             /// Takes over the attributes that `other` names.
             pub(crate) fn merge(&mut self, other: &Self) {
                 $( if other.mask.contains(AttrMask::$bit) { self.$field = other.$field; } )*
+                // Told with the path, and without a bit of its own.
+                if other.mask.contains(AttrMask::AV) {
+                    self.peer_rx = other.peer_rx;
+                }
             }
         }
     };
@@ -209,6 +213,7 @@ impl QpAttr {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use srdma_core::obj::port::Gid;
 
     #[test]
     fn setters_name_what_they_set_and_merge_takes_only_that() {
@@ -221,6 +226,18 @@ mod tests {
         current.merge(&attr);
         assert_eq!((current.timeout, current.retry_cnt), (9, 3));
         assert_eq!(current.sq_psn, Psn::new(77));
+    }
+
+    #[test]
+    fn what_the_peers_socket_holds_comes_with_the_path() {
+        let path = Path::new(Gid::from(std::net::Ipv4Addr::new(127, 0, 0, 9)), 0);
+        let mut current = QpAttr::new();
+        current.merge(&QpAttr::to(QpState::Rtr).path(path).peer_rx(1 << 20));
+        assert_eq!(current.peer_rx, 1 << 20);
+        current.merge(&QpAttr::to(QpState::Rts).timeout(9));
+        assert_eq!(current.peer_rx, 1 << 20, "no path, no news of the peer");
+        current.merge(&QpAttr::new().path(path));
+        assert_eq!(current.peer_rx, 0, "a path to an unknown peer");
     }
 
     #[test]
