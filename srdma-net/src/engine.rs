@@ -421,7 +421,6 @@ impl Shared {
             let passed = core.pass(now, &self.board, by, looking_in);
             active |= passed.active;
             let planned = self.planned.load(Ordering::Relaxed);
-            let parked = self.park_planned.load(Ordering::Relaxed);
             let due = core.deadline(now);
             // A thread asleep on the sockets is woken by every packet that a poller takes: tell it
             // once to stay out.
@@ -432,14 +431,18 @@ impl Shared {
                 self.wake();
             }
             self.handle(passed.fired);
-            // The parked thread may have been waiting for just that, or for an earlier deadline.
+            // Pairs with the fence in `park`: either a thread that is about to sleep sees the event
+            // that was just handled, or we see that it is about to sleep.
+            fence(Ordering::SeqCst);
+            let parked = self.park_planned.load(Ordering::Relaxed);
+            // It may have been waiting for just that, or for an earlier deadline.
             if by != By::Waiter
                 && parked != 0
                 && (passed.fired != 0 || due.is_some_and(|at| at.0 < parked))
             {
                 self.unpark.signal();
             }
-            fence(Ordering::SeqCst);
+            // The fence above also pairs with that in `drive`.
             if !self.board.is_dirty() {
                 return active;
             }

@@ -10,7 +10,7 @@
 
 use super::By;
 use std::os::fd::AsRawFd;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
 
 impl super::Engine {
@@ -46,7 +46,8 @@ impl super::Engine {
             shared.park_planned.store(planned, Ordering::Relaxed);
             drop(core);
             // The look after the announcement: an event that another thread's pass raised before it
-            // is seen here, one that comes later signals `unpark`.
+            // is seen here, one that comes later signals `unpark`. Pairs with the fence in `run`.
+            fence(Ordering::SeqCst);
             if !done() {
                 let limit_ns = deadline.map(|at| at.since(now));
                 let _ = crate::sys::ppoll::sleep_on(fds.clone(), limit_ns);

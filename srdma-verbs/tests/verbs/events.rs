@@ -388,3 +388,30 @@ fn threads_share_queues_channels_and_devices() {
     });
     assert_eq!(received.load(Ordering::Relaxed), MESSAGES);
 }
+
+/// The waiter announces its sleep just when another thread's pass raises what it waits for.
+#[test]
+fn an_event_of_another_threads_pass_wakes_the_waiter() {
+    use std::sync::atomic::{AtomicU64, Ordering};
+    const ROUNDS: u64 = 5000;
+    let armed = armed();
+    let round = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for number in 1..=ROUNDS {
+                while round.load(Ordering::Acquire) < number {
+                    armed.b.ctx.drive();
+                }
+                armed.send(false);
+            }
+        });
+        for number in 1..=ROUNDS {
+            armed.cq.arm(false).unwrap();
+            round.store(number, Ordering::Release);
+            let event = armed.channel.wait_for(Duration::from_secs(60));
+            assert!(event.is_some(), "round {number}: asleep over an event");
+            let mut poll = armed.cq.poll();
+            while poll.next().is_some() {}
+        }
+    });
+}
