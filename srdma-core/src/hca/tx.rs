@@ -124,6 +124,7 @@ impl Hca {
                 qp.on_unsent(mark, &mut ctx);
                 if matches!(mark.kind, MarkKind::Response(_)) {
                     qp.make_ready(&mut ctx);
+                    qp.make_ready_for_ack(&mut ctx);
                 }
                 self.timers.set(mark.qp, &mut qp.timer, qp.req.deadline());
             } else if last != Some(mark.qp) {

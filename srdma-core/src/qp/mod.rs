@@ -169,8 +169,10 @@ impl Qp {
         }
     }
 
-    /// Sends what is due: responses with data first, then requests, then the plain ACK.
+    /// Sends what is due: responses with data first, then requests, then the plain ACK. An ACK that
+    /// would leave alone stays in the device's list, which knows whether it may wait.
     pub(crate) fn emit(&mut self, ctx: &mut Ctx<'_>, arena: &mut TxArena) -> Emitted {
+        let packets = arena.packets();
         match self.emit_responses(ctx, arena) {
             Emitted::Idle => {}
             full => return full,
@@ -180,6 +182,9 @@ impl Qp {
                 Emitted::Idle => {}
                 full => return full,
             }
+        }
+        if arena.packets() == packets {
+            return Emitted::Idle;
         }
         // Last, because it is the shortest packet and so can close a run of requests.
         self.emit_ack(ctx, arena)
