@@ -63,9 +63,10 @@ impl RxRing {
         &self.counters
     }
 
-    /// Takes what has arrived, up to the size of the ring; returns the number of filled buffers.
+    /// Takes of what has arrived about as many buffers as lately came, up to the size of the ring;
+    /// returns the number of filled ones. Zero: there was nothing.
     ///
-    /// Buffers of the last call are gone. A full ring means that there may be more. An error of
+    /// Buffers of the last call are gone. An error of
     /// the socket is counted: there is nobody to tell, and the transport repairs what was lost.
     pub fn receive(&mut self, socket: &End) -> usize {
         self.metas.clear();

@@ -9,7 +9,7 @@
 //! |---|---|
 //! | never connected, PMTUDISC_PROBE | IP ID 0 and DF set, which the ICRC needs   [RoCEv2 7.2, 7.6] |
 //! | UDP_GRO | one receive for many packets |
-//! | PKTINFO, RECVTOS, RECVTTL | destination, ECN and hop limit of a packet |
+//! | RECVTOS, RECVTTL | ECN and hop limit of a packet; its destination is what we are bound to |
 //! | UDP_NO_CHECK6_RX | rxe sends IPv6 without UDP checksum        [RoCEv2 7.7] |
 //! | SO_RXQ_OVFL | counts what the kernel dropped for want of room |
 //! | SO_REUSEPORT, filter (door) | processes of one user share the port, the first gets everything |
@@ -281,12 +281,6 @@ fn receives(socket: &Socket, local: IpAddr, config: &SocketConfig) -> Result<boo
     let options: &[Opt] = if local.is_ipv6() {
         &[
             (
-                "IPV6_RECVPKTINFO",
-                libc::IPPROTO_IPV6,
-                libc::IPV6_RECVPKTINFO,
-                1,
-            ),
-            (
                 "IPV6_RECVTCLASS",
                 libc::IPPROTO_IPV6,
                 libc::IPV6_RECVTCLASS,
@@ -303,7 +297,6 @@ fn receives(socket: &Socket, local: IpAddr, config: &SocketConfig) -> Result<boo
         ]
     } else {
         &[
-            ("IP_PKTINFO", libc::IPPROTO_IP, libc::IP_PKTINFO, 1),
             ("IP_RECVTOS", libc::IPPROTO_IP, libc::IP_RECVTOS, 1),
             ("IP_RECVTTL", libc::IPPROTO_IP, libc::IP_RECVTTL, 1),
         ]

@@ -5,7 +5,8 @@
 //! RecvRing   headers[i] → name, control, vector → a slot of `data`, all ours
 //! ```
 //!
-//! No allocation per call. What errors mean is decided elsewhere.
+//! A single message goes by `sendmsg` or `recvmsg`, which cost less. No allocation per call. What
+//! errors mean is decided elsewhere.
 
 #![allow(
     trivial_numeric_casts,
@@ -26,6 +27,8 @@ const _: () = assert!(align_of::<Seg<'static>>() == align_of::<libc::iovec>());
 const _: () = assert!(core::mem::offset_of!(libc::iovec, iov_base) == 0);
 const _: () = assert!(core::mem::offset_of!(libc::iovec, iov_len) == size_of::<usize>());
 
+/// Not waiting, as wide as an argument of a system call.
+const MSG_DONTWAIT: usize = libc::MSG_DONTWAIT.cast_unsigned() as usize;
 /// Gather entries for messages that are a part of a gather list.
 const SCRATCH: usize = 4096;
 /// Room of one receive buffer: more than any UDP payload, and not a multiple of a page, so that
@@ -104,14 +107,22 @@ impl SendRing {
         if count == 0 {
             return Ok(0);
         }
-        let headers = self.headers.as_mut_ptr();
+        let (fd, headers) = (fd.as_raw_fd(), self.headers.as_mut_ptr());
+        // Not through the C library, whose wrappers are cancellation points and cost more; and for
+        // one message, the common case of a round trip, the cheaper call.
+        let (call, count_or_flags) = match count {
+            1 => (libc::SYS_sendmsg, MSG_DONTWAIT),
+            _ => (libc::SYS_sendmmsg, count as usize),
+        };
         // SAFETY: why needed: headers are raw pointers. Why sound: the first `count` headers were
         // filled just above: name and control are ours, gather entries are the batch's (borrowed
         // as `'a`, which covers this call; `Seg` has the layout of `iovec`, asserted above) or in
         // `vectors`, which does not grow beyond its capacity. The kernel only reads them.
         let sent = syscall!(unsafe {
-            libc::sendmmsg(fd.as_raw_fd(), headers, count, libc::MSG_DONTWAIT)
+            // The fourth argument is one of `sendmmsg` alone.
+            libc::syscall(call, fd, headers, count_or_flags, MSG_DONTWAIT)
         })?;
+        let sent = if count == 1 { 1 } else { sent };
         Ok(usize::try_from(sent).unwrap_or(0))
     }
 }
@@ -119,6 +130,17 @@ impl SendRing {
 impl fmt::Debug for SendRing {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "SendRing({} messages)", self.headers.len())
+    }
+}
+
+/// How many buffers to ask for after `got` of `asked` came, of a ring of `most`.
+fn next_ask(asked: usize, got: usize, most: usize) -> usize {
+    if got >= asked {
+        (asked * 4).min(most)
+    } else if got * 4 <= asked {
+        (asked / 2).max(1)
+    } else {
+        asked
     }
 }
 
@@ -178,6 +200,8 @@ pub(crate) struct RecvRing {
     _vectors: Vec<libc::iovec>,
     data: Vec<u8>,
     filled: usize,
+    /// Buffers to ask for: as many as lately came, so that a single packet costs a single look.
+    ask: usize,
 }
 
 // SAFETY: why needed: headers hold raw pointers. Why sound: they point into our own arrays on the
@@ -214,6 +238,7 @@ impl RecvRing {
             _vectors: vectors,
             data,
             filled: buffers,
+            ask: 1,
         }
     }
 
@@ -226,17 +251,34 @@ impl RecvRing {
             header.msg_hdr.msg_flags = 0;
         }
         self.filled = 0;
-        let room = libc::c_uint::try_from(self.headers.len()).unwrap_or(1);
-        let (headers, forever) = (self.headers.as_mut_ptr(), core::ptr::null_mut());
+        let room = self.ask.min(self.headers.len());
+        let (fd, headers) = (fd.as_raw_fd(), self.headers.as_mut_ptr());
+        let forever = core::ptr::null_mut::<libc::timespec>();
+        let (call, room_or_flags) = match room {
+            1 => (libc::SYS_recvmsg, MSG_DONTWAIT),
+            _ => (libc::SYS_recvmmsg, room),
+        };
         // SAFETY: why needed: the kernel writes through the headers. Why sound: `room` headers
-        // exist; name, control and vector of each point to its own part of arrays that `self`
-        // owns, never resizes and has borrowed exclusively now; the lengths were reset above to
-        // the room that is there.
+        // exist, at least one; name, control and vector of each point to its own part of arrays
+        // that `self` owns, never resizes and has borrowed exclusively now; the lengths were reset
+        // above to the room that is there. A `mmsghdr` begins with its `msghdr`.
         let got = syscall!(unsafe {
-            libc::recvmmsg(fd.as_raw_fd(), headers, room, libc::MSG_DONTWAIT, forever)
-        })?;
-        self.filled = usize::try_from(got).unwrap_or(0);
-        Ok(self.filled)
+            // The last two arguments are those of `recvmmsg` alone.
+            libc::syscall(call, fd, headers, room_or_flags, MSG_DONTWAIT, forever)
+        });
+        let got = match (got, room) {
+            (Ok(bytes), 1) => {
+                if let Some(header) = self.headers.first_mut() {
+                    header.msg_len = libc::c_uint::try_from(bytes).unwrap_or(0);
+                }
+                Ok(1)
+            }
+            (Ok(got), _) => Ok(usize::try_from(got).unwrap_or(0)),
+            (Err(error), _) => Err(error),
+        };
+        self.filled = *got.as_ref().unwrap_or(&0);
+        self.ask = next_ask(self.ask, self.filled, self.headers.len());
+        got
     }
 
     /// Buffer `index` of those that the last [`receive`](Self::receive) filled.
@@ -288,4 +330,22 @@ fn empty_header() -> libc::mmsghdr {
     // SAFETY: why needed: the C library's struct may have private padding. Why sound: integers and
     // pointers, for which zero is a value.
     unsafe { core::mem::zeroed() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::next_ask;
+
+    #[test]
+    fn a_single_packet_costs_a_single_look_and_a_stream_fills_the_ring() {
+        let ask = |came: &[usize]| {
+            came.iter()
+                .fold(1, |ask, &waiting| next_ask(ask, waiting.min(ask), 16))
+        };
+        assert_eq!(ask(&[0, 0, 1]), 4, "there may be more");
+        assert_eq!(ask(&[1, 0, 0, 1, 0, 0]), 1, "but there was not");
+        assert_eq!(ask(&[20, 20, 20]), 16);
+        assert_eq!(ask(&[20, 20, 20, 9, 9]), 16, "half full is still a stream");
+        assert_eq!(ask(&[20, 20, 20, 1, 0, 0, 0, 0, 0]), 1);
+    }
 }
