@@ -4,6 +4,7 @@
 //! srdma-cli                    the table of `perf`
 //! srdma-cli perf               the same; `perf server`, `perf client HOST`, `perf limit`
 //! srdma-cli run -- PROGRAM     an unmodified verbs program; `env` prints what it takes
+//! srdma-cli trace -- PROGRAM   the same, and what happens inside; `--pcap FILE`
 //! srdma-cli devinfo            devices, limits, addresses
 //! srdma-cli doctor             what this machine offers, and how to improve it
 //! ```
@@ -38,6 +39,8 @@ enum Command {
     Perf(Box<cmd::perf::PerfArgs>),
     /// Run an unmodified verbs program on srdma
     Run(cmd::run::RunArgs),
+    /// Run an unmodified verbs program and show what driver, device and network do
+    Trace(cmd::trace::TraceArgs),
     /// Print the variables that `run` sets, for `eval "$(srdma-cli env)"`
     Env(cmd::run::EnvArgs),
     /// Show devices, their limits and addresses
@@ -55,11 +58,15 @@ fn main() -> ExitCode {
         command = Cli::parse_from(["srdma-cli", "perf"]).command;
     }
     // What a shell says of a program that it cannot start: no status that programs use.
-    let runs = matches!(command, Some(Command::Run(_)));
+    let runs = matches!(command, Some(Command::Run(_) | Command::Trace(_)));
     let result = match command {
         None => Ok(()),
         Some(Command::Perf(args)) => cmd::perf::run(&args),
         Some(Command::Run(args)) => cmd::run::run(&args),
+        Some(Command::Trace(args)) => match cmd::trace::run(&args) {
+            Ok(status) => return status,
+            Err(error) => Err(error),
+        },
         Some(Command::Env(args)) => cmd::run::env(&args),
         Some(Command::Devinfo(args)) => cmd::devinfo::run(&args),
         Some(Command::Doctor(args)) => cmd::doctor::run(&args),

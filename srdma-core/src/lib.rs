@@ -22,5 +22,6 @@ pub mod ring;
 pub mod rx;
 mod sync;
 pub mod time;
+pub mod trace;
 pub mod tx;
 pub mod wire;

@@ -119,6 +119,18 @@ macro_rules! le_word {
                 self.0
             }
 
+            /// Shows every field: name, highest and lowest bit, whether others use these bits too,
+            /// and the value.
+            pub fn each_field(
+                self,
+                see: &mut dyn FnMut(&'static str, [u32; 2], bool, &dyn core::fmt::Debug),
+            ) {
+                $(
+                    let overlay = $crate::le_word!(@overlay $($overlay)?);
+                    see(stringify!($get), [$hi, $lo], overlay, &self.$get());
+                )*
+            }
+
             $(
                 $(#[$fdoc])*
                 #[doc = concat!("Bits ", stringify!($hi), ":", stringify!($lo), ".")]

@@ -15,7 +15,7 @@
 //! What this file does not do: decide anything about RDMA.
 
 mod config;
-mod link;
+pub(crate) mod link;
 mod park;
 mod thread;
 
@@ -27,6 +27,7 @@ use crate::interface;
 use crate::irq::Msix;
 use crate::spin::{CALLER_GRACE_NS, Callers};
 use crate::sys::eventfd::EventFd;
+use crate::trace;
 use link::Link;
 use srdma_core::hca::board::{Board, Doorbell};
 use srdma_core::hca::{Acks, Hca};
@@ -144,7 +145,11 @@ impl Core {
                 break;
             };
             let token = batch.token;
-            let sent = self.link.send(&batch);
+            let sent = if trace::on() {
+                trace::send(&mut self.link, &batch)
+            } else {
+                self.link.send(&batch)
+            };
             any |= sent.runs > 0;
             self.hca
                 .handle_transmitted(now, &self.arena, token, sent.runs);
@@ -178,6 +183,8 @@ impl Core {
 
 /// What all handles of one engine share.
 pub(crate) struct Shared {
+    /// The device's number in traces.
+    trace: u8,
     core: Mutex<Core>,
     board: Board,
     clock: Clock,
@@ -214,6 +221,7 @@ impl Engine {
     pub fn open(config: EngineConfig) -> Result<Self, NetError> {
         let clock = config.clock.clone();
         let background = config.background;
+        let name = config.display_name();
         let (link, hca) = link::open(config)?;
         let poll = if background {
             Some(mio::Poll::new().map_err(NetError::Poll)?)
@@ -229,6 +237,7 @@ impl Engine {
         link.learn_limits(&mut arena.limits);
         let rx_fds = link.fds().into_boxed_slice();
         let shared = Arc::new(Shared {
+            trace: trace::register(&name),
             core: Mutex::new(Core {
                 hca,
                 link,
@@ -264,7 +273,17 @@ impl Engine {
     /// Notes that there is something to do. The caller drives (or polls) afterwards; whoever holds
     /// the device then sees it.
     pub fn ring(&self, what: Doorbell) {
+        if trace::on() {
+            self.enter_trace();
+            trace::doorbell(what);
+        }
         self.shared.board.mark(what);
+    }
+
+    /// What this thread records from here on is about this device.
+    #[cold]
+    pub fn enter_trace(&self) {
+        trace::enter(self.shared.trace);
     }
 
     /// Runs passes on this thread if the device is free. False: somebody else is running it, and
@@ -304,6 +323,7 @@ impl Engine {
     pub fn with<R>(&self, f: impl FnOnce(&mut Hca) -> R) -> R {
         let shared = &*self.shared;
         let mut core = shared.lock();
+        trace::enter(shared.trace);
         let result = f(&mut core.hca);
         shared.run(core, By::Anyone);
         result
@@ -407,6 +427,7 @@ impl Shared {
     /// Passes until the board is clean; handlers run with the lock released.
     fn run<'a>(&'a self, mut core: MutexGuard<'a, Core>, by: By) -> bool {
         let mut active = false;
+        trace::enter(self.trace);
         loop {
             let now = self.clock.now();
             let looking_in = self.looking_in.load(Ordering::Relaxed);

@@ -10,6 +10,7 @@
 //! | [`clock`], [`spin`] | what time it is; when to spin and when to sleep |
 //! | [`irq`] | interrupt vectors as eventfds or handlers |
 //! | [`share`] | several processes on one address |
+//! | [`trace`] | who looks on: text, JSON lines and captures of what the device does |
 //! | [`fault`] | a bad network at the socket's edge |
 //! | [`interface`] | names, MTU and state of the network interfaces behind addresses |
 //! | [`wire_link`] | a wire in memory in place of the sockets |
@@ -38,6 +39,7 @@ pub mod spin;
 mod sys;
 #[cfg(test)]
 mod testing;
+pub mod trace;
 pub mod tx;
 pub mod wire_link;
 

@@ -17,6 +17,7 @@ use crate::qp_open::OpenShared;
 use crate::srq::Srq;
 use core::time::Duration;
 use srdma_core::num::{Qpn, SrqId};
+use srdma_core::trace;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
@@ -122,6 +123,9 @@ impl AsyncRecord {
             }
             Subject::Device => Element::Device,
         };
+        if trace::on() {
+            trace::named(trace::Kind::ASYNC, 0, &format!("{:?}", self.kind));
+        }
         Some(AsyncEvent {
             kind: self.kind,
             element,

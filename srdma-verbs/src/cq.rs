@@ -21,6 +21,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use core::time::Duration;
 use srdma_core::num::CqId;
 use srdma_core::obj::notify::Moderation;
+use srdma_core::trace::{self, Kind};
 use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Entries that a completion queue can have. Each may take two slots, and their memory comes when
@@ -219,7 +220,7 @@ impl Cq {
             }
         };
         if ring {
-            state.reaper.ring.shadow().arm(solicited_only);
+            self.write_arm(&state, solicited_only);
         }
         drop(state);
         if ring {
@@ -228,13 +229,23 @@ impl Cq {
         Ok(())
     }
 
+    fn write_arm(&self, state: &CqState, solicited_only: bool) {
+        let shadow = state.reaper.ring.shadow();
+        shadow.arm(solicited_only);
+        if trace::on() {
+            self.inner.ctx.driver.engine.enter_trace();
+            trace::arm(self.inner.shared.id, shadow.arm_word().bits());
+        }
+    }
+
     /// The program fetched an event.                                  [E810 3.10]
     pub(crate) fn on_event_fetched(&self) {
+        self.record(Kind::EVENT, 0);
         let mut state = lock(&self.inner.state);
         let again = state.arm.skip_arm;
         if again {
             state.arm.skip_arm = false;
-            state.reaper.ring.shadow().arm(false);
+            self.write_arm(&state, false);
         } else {
             state.arm.is_armed = false;
         }
@@ -246,11 +257,22 @@ impl Cq {
 
     /// Acknowledges `count` completion events. Dropping a [`crate::CompEvent`] does it for one.
     pub fn ack_events(&self, count: u32) {
+        self.record(Kind::ACK, count);
         self.inner.shared.owed.ack(count);
+    }
+
+    /// Shows who looks on what the program does with events.
+    #[inline]
+    fn record(&self, kind: Kind, count: u32) {
+        if trace::on() {
+            self.inner.ctx.driver.engine.enter_trace();
+            trace::object(kind, self.inner.shared.id.value(), count.into());
+        }
     }
 
     /// Acknowledges `count` asynchronous events.
     pub fn ack_async_events(&self, count: u32) {
+        self.record(Kind::ASYNC_ACK, count);
         self.inner.shared.owed_async.ack(count);
     }
 

@@ -237,6 +237,7 @@ impl DeviceConfig {
         let mut config = EngineConfig::default();
         config.hca.guid = guid(&self.addrs);
         config.hca.arm_model = self.arm_model;
+        config.name = self.name;
         config.addrs = self.addrs;
         (config.gso, config.gro) = (self.gso, self.gro);
         config.rcvbuf_cap = self.rcvbuf_cap;

@@ -94,6 +94,7 @@ mod endpoint;
 mod error;
 mod mr;
 mod mw;
+mod observe;
 mod path;
 mod pd;
 mod post;

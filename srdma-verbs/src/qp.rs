@@ -31,6 +31,7 @@ use srdma_core::num::Qpn;
 use srdma_core::obj::port::Gid;
 use srdma_core::qp::attr::{QpState, QpType};
 use srdma_core::ring::RqProducer;
+use srdma_core::trace;
 use std::sync::{Arc, Mutex};
 
 /// A queue pair.
@@ -239,6 +240,7 @@ impl Qp {
 
     /// Acknowledges `count` asynchronous events.
     pub fn ack_async_events(&self, count: u32) {
+        trace::object(trace::Kind::ASYNC_ACK, self.qp_num().value(), count.into());
         self.owed().ack(count);
     }
 

@@ -23,6 +23,7 @@ use srdma_core::mem::{HostFault, HostWords};
 use srdma_core::num::SrqId;
 use srdma_core::ring::depth::{max_recv_wr, rq_shift, srq_depth};
 use srdma_core::ring::{RqConsumer, RqProducer, SrqShadow};
+use srdma_core::trace;
 use std::sync::{Arc, Mutex};
 
 /// A shared receive queue.
@@ -330,6 +331,11 @@ impl Srq {
 
     /// Acknowledges `count` asynchronous events.
     pub fn ack_async_events(&self, count: u32) {
+        trace::object(
+            trace::Kind::ASYNC_ACK,
+            self.inner.shared.id.value(),
+            count.into(),
+        );
         self.inner.shared.owed.ack(count);
     }
 

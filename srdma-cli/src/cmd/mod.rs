@@ -6,6 +6,7 @@ pub(crate) mod doctor;
 pub(crate) mod limit;
 pub(crate) mod perf;
 pub(crate) mod run;
+pub(crate) mod trace;
 
 use serde::{Deserialize, Serialize};
 use std::time::Duration;

@@ -20,6 +20,7 @@ use crate::mem::HostWords;
 use crate::obj::cq::CqTable;
 use crate::ring::{Consumer, CqpWqe, RingFault};
 use crate::time::Instant;
+use crate::trace;
 
 /// A command on its way: must be completed before the next is fetched.
 #[derive(Debug)]
@@ -87,9 +88,13 @@ impl Cqp {
             return None;
         }
         let CqpWqe(words) = self.ring.peek()?;
+        let lap = self.ring.polarity();
         // A ring has at most 2048 commands.
         let index = u16::try_from(self.ring.index()).unwrap_or(u16::MAX);
         self.ring.advance();
+        if trace::on() {
+            trace::command(u32::from(index), lap, &words);
+        }
         Some(Fetched {
             cmd: CqpCmd::decode(&words),
             index,

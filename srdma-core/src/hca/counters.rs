@@ -161,6 +161,29 @@ const MALFORMED_NAMES: [&str; Malformed::COUNT] = [
     "malformed_length",
 ];
 
+/// What counts dropped packets, beside the malformed kinds.
+const DROPS: [&str; 15] = [
+    "icrc_error",
+    "icrc_id_jump",
+    "unknown_qpn",
+    "wrong_service",
+    "bad_state",
+    "wrong_source",
+    "bad_pkey",
+    "bad_qkey",
+    "no_recv_wqe",
+    "uc_dropped",
+    "ud_dropped",
+    "stale_response",
+    "replay_missing",
+    "mcast_dropped",
+    "unsupported_opcode",
+];
+
+fn is_drop(name: &str) -> bool {
+    DROPS.contains(&name) || MALFORMED_NAMES.contains(&name)
+}
+
 impl Counters {
     /// Counts one datagram that was no packet.
     #[allow(
@@ -169,6 +192,16 @@ impl Counters {
     )]
     pub const fn malformed(&mut self, kind: Malformed) {
         self.malformed[kind.index()] += 1;
+    }
+
+    /// The counter of drops that moved since `before`, malformed kinds included.
+    #[must_use]
+    pub fn drop_since(&self, before: &Self) -> Option<&'static str> {
+        let moved = self
+            .iter()
+            .zip(before.iter())
+            .filter(|(now, then)| now.1 != then.1);
+        moved.map(|((name, _), _)| name).find(|name| is_drop(name))
     }
 
     /// The counter called `name`.
@@ -198,5 +231,8 @@ mod tests {
         assert_eq!(counters.named("icrc_error"), Some(3));
         assert_eq!(counters.named("malformed_pad"), Some(1));
         assert_eq!(counters.named("no such"), None);
+        let before = Counters::default();
+        assert_eq!(counters.drop_since(&before), Some("icrc_error"));
+        assert!(DROPS.iter().all(|name| counters.named(name).is_some()));
     }
 }

@@ -25,6 +25,7 @@ use crate::mem::HostWords;
 use crate::num::{CeqId, CqId, MsixVector};
 use crate::ring::{Producer, RingFault};
 use crate::time::Instant;
+use crate::trace;
 use std::collections::VecDeque;
 
 /// Asynchronous events that wait for room in the AEQ; the last place is kept for CQ errors.
@@ -236,7 +237,9 @@ impl Events {
     pub fn raise_ce(&mut self, id: CeqId, cookie: u64) -> Option<u64> {
         let ceq = self.ceqs.get_mut(usize::from(id.0))?.as_mut()?;
         // Room for every CQ was reserved, so a full ring would be our own bug.
-        ceq.producer.try_push(Ceqe { cookie }).ok()?;
+        let lap = ceq.producer.polarity();
+        let index = ceq.producer.try_push(Ceqe { cookie }).ok()?;
+        trace::ceqe(id, index, lap.stamp(Ceqe { cookie }.encode()));
         let position = ceq.written;
         ceq.written += 1;
         self.stats.ceqes += 1;
@@ -337,9 +340,12 @@ impl Events {
     fn drain_backlog(&mut self) {
         let Some(aeq) = &mut self.aeq else { return };
         while let Some(event) = self.backlog.front() {
-            if aeq.producer.try_push(*event).is_err() {
+            let lap = aeq.producer.polarity();
+            let Ok(index) = aeq.producer.try_push(*event) else {
                 return;
-            }
+            };
+            let [context, word] = event.encode();
+            trace::aeqe(index, [context, lap.stamp(word)]);
             self.backlog.pop_front();
             self.stats.aeqes += 1;
             self.irq.mark(aeq.vector);
@@ -392,6 +398,7 @@ impl Events {
     /// The next vector to raise; each marked one comes up once.
     pub fn poll_interrupt(&mut self, now: Instant) -> Option<MsixVector> {
         let vector = self.irq.poll(now)?;
+        trace::interrupt(vector);
         for ceq in self
             .ceqs
             .iter_mut()

@@ -248,6 +248,7 @@ impl Hca {
     // rule: e810-26
     pub fn ring(&mut self, now: Instant, what: Doorbell) {
         self.dev.counters.doorbells += 1;
+        crate::trace::taken(what);
         match what {
             Doorbell::Sq(qpn) => self.ring_sq(now, qpn),
             Doorbell::Cq(id) => {

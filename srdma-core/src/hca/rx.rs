@@ -14,6 +14,7 @@ use crate::obj::table::Slot;
 use crate::qp::attr::{QpState, QpType};
 use crate::rx::RxMeta;
 use crate::time::Instant;
+use crate::trace::{self, PacketNote, PacketPath};
 use crate::wire::icrc::{self, IcrcCheck, IcrcFlow};
 use crate::wire::{Ecn, FlowTuple, Packet, Service};
 use std::net::{IpAddr, SocketAddr};
@@ -120,7 +121,41 @@ impl Hca {
         for (index, segment) in bytes.chunks(meta.stride).enumerate() {
             let hint = u16::try_from(index).unwrap_or(0);
             let hint = hint.wrapping_add(meta.first);
-            self.handle_segment(now, meta, segment, hint);
+            if trace::on() {
+                self.trace_segment(now, meta, segment, hint);
+            } else {
+                self.handle_segment(now, meta, segment, hint);
+            }
+        }
+    }
+
+    /// As `handle_segment`, for who looks on: the packet, what follows from it, and the drop if it
+    /// was dropped.
+    #[cold]
+    fn trace_segment(&mut self, now: Instant, meta: &RxMeta, bytes: &[u8], hint: u16) {
+        let mut note = PacketNote::NONE;
+        let mut ip_id = hint;
+        if Packet::parse(bytes).is_err() {
+            note = note.with_malformed(true);
+        } else if let Some(flow) = self.flows.find(meta) {
+            match icrc::verify(&flow.icrc, bytes, hint) {
+                IcrcCheck::Good { ip_id: id } | IcrcCheck::DfClear { ip_id: id } => ip_id = id,
+                IcrcCheck::Bad => note = note.with_bad_icrc(true),
+            }
+        }
+        let path = PacketPath {
+            source: meta.source,
+            target: SocketAddr::new(meta.local, meta.port),
+            tclass: meta.tclass,
+            hop_limit: meta.hop_limit,
+            ip_id,
+            note,
+        };
+        trace::packet(trace::Kind::IN, None, &path, bytes);
+        let before = self.dev.counters.clone();
+        self.handle_segment(now, meta, bytes, hint);
+        if let Some(cause) = self.dev.counters.drop_since(&before) {
+            trace::named(trace::Kind::DROPPED, 0, cause);
         }
     }
 

@@ -19,11 +19,13 @@
 use super::arm::{ArmModel, Armed, Kind};
 use super::notify::Notifier;
 use crate::hca::events::Events;
-use crate::hw::CqeInfo;
+use crate::hw::cqe::CqeWords;
+use crate::hw::{CqeInfo, Polarity};
 use crate::mem::HostWords;
 use crate::num::{CeqId, CqId};
 use crate::ring::{CqProducer, RingFault};
 use crate::time::Instant;
+use crate::trace;
 
 mod table;
 
@@ -153,6 +155,7 @@ impl Cq {
 
     fn write(&mut self, cqe: &CqeInfo) -> bool {
         let before = self.producer.index();
+        let laps = self.producer.laps();
         let mut pushed = self.producer.push(cqe).is_ok();
         if !pushed && !self.check_overflow {
             self.producer.overwrite();
@@ -165,6 +168,9 @@ impl Cq {
             after - before
         };
         self.written += u64::from(slots);
+        if pushed && trace::on() {
+            trace_cqe(self.id, before, laps, cqe);
+        }
         pushed
     }
 
@@ -189,6 +195,17 @@ impl Cq {
             _ => Kind::Plain,
         }
     }
+}
+
+/// Shows who looks on a completion as it stands in memory.
+#[cold]
+fn trace_cqe(cq: CqId, slot: u32, [lap, ext_lap]: [Polarity; 2], cqe: &CqeInfo) {
+    let stamped = |words: CqeWords, lap: Polarity| {
+        let [a, b, c, header] = words;
+        [a, b, c, lap.stamp(header)]
+    };
+    let ext = cqe.extended().then(|| stamped(cqe.encode_ext(), ext_lap));
+    trace::cqe(cq, slot, &stamped(cqe.encode(), lap), ext.as_ref());
 }
 
 #[cfg(test)]

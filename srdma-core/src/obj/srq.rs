@@ -17,6 +17,7 @@ use crate::limits::MAX_SRQ;
 use crate::mem::HostWords;
 use crate::num::{PdId, SrqId, XrcdId};
 use crate::ring::{RingFault, RqConsumer, RqProducer, SrqShadow};
+use crate::trace;
 
 /// One shared receive queue.
 #[derive(Debug)]
@@ -154,6 +155,11 @@ impl Srq {
             }
         };
         if taken != Taken::Empty {
+            if trace::on() {
+                let (words, used) = self.ring.raw();
+                let words = words.get(..used).unwrap_or_default();
+                trace::wqe(trace::Kind::SRQE, self.id.0, self.ring.index(), words);
+            }
             self.ring.advance();
         }
         if self.limit > 0 && self.remaining() < self.limit {

@@ -9,6 +9,7 @@ use crate::hw::aeqe::AeCode;
 use crate::hw::cqe::FlushCode;
 use crate::hw::wqe::SqOp;
 use crate::limits::MAX_MSG_BYTES;
+use crate::trace;
 
 /// READ and atomic records that may be in flight before fetching pauses; bounds memory a QP.
 const MAX_INFLIGHT: usize = 32_768;
@@ -33,6 +34,9 @@ impl Qp {
         let Some(parsed) = self.sq.read(&mut self.req.cmd) else {
             return false;
         };
+        if trace::on() {
+            self.trace_wqe();
+        }
         self.sq.advance(&self.req.cmd);
         self.req.cmd_of = Some(number);
         let cause = match parsed {
@@ -67,6 +71,14 @@ impl Qp {
             self.req.stopped = true;
         }
         true
+    }
+
+    #[cold]
+    fn trace_wqe(&self) {
+        let index = self.sq.index();
+        let (words, used) = self.sq.raw(index);
+        let words = words.get(..used).unwrap_or_default();
+        trace::wqe(trace::Kind::WQE, self.id.qpn.value(), index, words);
     }
 
     /// Parses WQE `number` again if it is not the one parsed last: after going back, the ring still

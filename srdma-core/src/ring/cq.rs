@@ -14,8 +14,8 @@
 use super::cursor::{Cursor, distance};
 use super::shadow::CqShadow;
 use super::{RingFault, Words, check_memory};
-use crate::hw::CqeInfo;
 use crate::hw::cqe::{CQE_HEADER, CqeWords};
+use crate::hw::{CqeInfo, Polarity};
 use crate::limits::MAX_CQE;
 use crate::mem::HostWords;
 
@@ -84,6 +84,17 @@ impl<W: Words> CqProducer<W> {
     #[must_use]
     pub const fn index(&self) -> u32 {
         self.cursor.index()
+    }
+
+    /// Polarities of the next slot and of the one that holds its extension.
+    pub(crate) fn laps(&self) -> [Polarity; 2] {
+        let own = self.cursor.polarity();
+        let ext = if self.wide {
+            own
+        } else {
+            self.cursor.ahead(1).polarity()
+        };
+        [own, ext]
     }
 
     /// Slots of the ring.

@@ -99,6 +99,11 @@ impl<E: Entry, W: Words> Producer<E, W> {
         self.cursor.index()
     }
 
+    /// The lap of the next entry.
+    pub(crate) const fn polarity(&self) -> Polarity {
+        self.cursor.polarity()
+    }
+
     /// Entries that may still be written.
     #[must_use]
     pub const fn free(&self) -> u32 {
@@ -167,6 +172,11 @@ impl<E: Entry, W: Words> Consumer<E, W> {
     #[must_use]
     pub fn peek(&self) -> Option<E> {
         self.copy_at(self.cursor).map(E::decode)
+    }
+
+    /// The lap of the next entry.
+    pub(crate) const fn polarity(&self) -> Polarity {
+        self.cursor.polarity()
     }
 
     /// Moves past the next entry.

@@ -266,6 +266,19 @@ impl<W: Words> RqConsumer<W> {
         Some(cmd.parse(words.get(..used).unwrap_or(&[])))
     }
 
+    /// The words of the next entry, for who looks on: as many quanta as its header says.
+    #[cold]
+    pub fn raw(&self) -> ([u64; MAX_WORDS], usize) {
+        let at = self.cursor.index() as usize * self.stride;
+        let quanta = RqHeader::from_bits(self.words.load(at + HEADER)).quanta();
+        let used = (quanta as usize * QUANTUM_WORDS).min(self.stride);
+        let mut words = [0; MAX_WORDS];
+        for (word, value) in words.iter_mut().take(used).enumerate() {
+            *value = self.words.load(at + word);
+        }
+        (words, used)
+    }
+
     /// Moves past the next entry.
     #[inline]
     pub const fn advance(&mut self) {

@@ -285,6 +285,21 @@ impl<W: Words> SqConsumer<W> {
         self.parse(index, SqHeader::from_bits(header), cmd)
     }
 
+    /// The words at an index, for who looks on: as many quanta as the header there says.
+    #[cold]
+    pub fn raw(&self, index: u32) -> ([u64; MAX_WORDS], usize) {
+        let index = index & (self.size() - 1);
+        let at = word_of(index);
+        let quanta = SqHeader::from_bits(self.words.load(at + HEADER)).quanta();
+        let left = word_of(SQ_CHUNK - index % SQ_CHUNK);
+        let used = word_of(quanta).min(left);
+        let mut words = [0; MAX_WORDS];
+        for (word, value) in words.iter_mut().take(used).enumerate() {
+            *value = self.words.load(at + word);
+        }
+        (words, used)
+    }
+
     /// Moves past the WQE that `cmd` was read from (but not out of its chunk).
     #[inline]
     pub fn advance(&mut self, cmd: &SqCmd) {

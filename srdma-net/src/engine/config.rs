@@ -21,6 +21,8 @@ pub enum Transport {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct EngineConfig {
+    /// What traces and counters call the device; its addresses if empty.
+    pub name: String,
     /// Local addresses, in GID table order.
     pub addrs: Vec<IpAddr>,
     /// Segmentation offload on send, where the kernel has it.
@@ -42,9 +44,25 @@ pub struct EngineConfig {
     pub background: bool,
 }
 
+impl EngineConfig {
+    /// The name, or the addresses.
+    pub(crate) fn display_name(&self) -> String {
+        if !self.name.is_empty() {
+            return self.name.clone();
+        }
+        let addrs: Vec<_> = self.addrs.iter().map(ToString::to_string).collect();
+        if addrs.is_empty() {
+            "wire".to_owned()
+        } else {
+            addrs.join("+")
+        }
+    }
+}
+
 impl Default for EngineConfig {
     fn default() -> Self {
         Self {
+            name: String::new(),
             addrs: Vec::new(),
             gso: true,
             gro: true,

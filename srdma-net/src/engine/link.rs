@@ -14,6 +14,7 @@ use srdma_core::hca::{Hca, LocalAddr};
 use srdma_core::rx::RxMeta;
 use srdma_core::time::Instant;
 use srdma_core::tx::{TxBatch, TxLimits};
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 
@@ -23,7 +24,7 @@ const QUIET_PASSES: u32 = 32;
 const QUIET_AFTER: u32 = 64;
 
 /// The sockets of a device.
-pub(super) struct UdpLink {
+pub(crate) struct UdpLink {
     sockets: Vec<RoceSocket>,
     /// Passes since each socket gave something: private one and door of each address.
     quiet: Vec<[u32; 2]>,
@@ -37,7 +38,7 @@ pub(super) struct UdpLink {
 }
 
 /// What carries the packets.
-pub(super) enum Link {
+pub(crate) enum Link {
     Udp(Box<UdpLink>),
     Wire(Arc<WireLink>),
 }
@@ -155,7 +156,25 @@ impl Link {
         any
     }
 
-    pub(super) fn send(&mut self, batch: &TxBatch<'_>) -> Sent {
+    /// The port that packets of a local address leave from, and whether the kernel cuts a run to
+    /// `target` itself and so counts its packets.
+    pub(crate) fn origin(&self, local: IpAddr, target: IpAddr) -> (u16, bool) {
+        match self {
+            Self::Wire(wire) => {
+                let addr = wire.addresses().iter().find(|addr| addr.ip() == local);
+                (addr.map_or(0, SocketAddr::port), true)
+            }
+            Self::Udp(udp) => {
+                let socket = udp.sockets.iter().find(|socket| socket.local() == local);
+                (
+                    socket.map_or(0, RoceSocket::tx_port),
+                    udp.tx.offload().gso(target),
+                )
+            }
+        }
+    }
+
+    pub(crate) fn send(&mut self, batch: &TxBatch<'_>) -> Sent {
         match self {
             Self::Wire(wire) => wire.send(batch),
             Self::Udp(udp) => {
@@ -163,6 +182,11 @@ impl Link {
                 tx.send(sockets, batch)
             }
         }
+    }
+
+    /// Packets that leave are recorded where they are sent one by one.
+    pub(crate) const fn records_itself(&self) -> bool {
+        false
     }
 
     /// Tells the arena what GSO can do.

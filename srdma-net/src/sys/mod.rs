@@ -8,6 +8,7 @@
 //! | `eventfd.rs` | eventfds | the descriptor comes from a raw call |
 //! | `memory.rs` | memory of this process that may be absent | a word by its address |
 //! | `lock.rs` | locks on bytes of a file | a pointer to their description |
+//! | `exit.rs` | a call at the end of the process | a pointer to a function |
 //! | `ppoll.rs` | sleeping on several descriptors | an array of them, and a time limit |
 //! | `cmsg.rs` | control messages, as bytes | macros of libc for their lengths |
 //! | `addr.rs` | socket addresses | nothing: bytes in, bytes out |
@@ -30,6 +31,7 @@ macro_rules! syscall {
 pub(crate) mod addr;
 pub(crate) mod cmsg;
 pub(crate) mod eventfd;
+pub(crate) mod exit;
 pub(crate) mod gather;
 pub(crate) mod lock;
 pub(crate) mod memory;

@@ -18,6 +18,7 @@ use srdma_core::hw::shadow::SHADOW_WORDS;
 use srdma_core::hw::{CqpCmd, CqpCompletion, FlushCode};
 use srdma_core::num::{CeqId, CqId, Qpn};
 use srdma_core::ring::{CqConsumer, CqShadow, CqpWqe, Producer};
+use srdma_core::trace;
 use std::sync::{Mutex, TryLockError};
 
 /// Commands that fit the CQP.
@@ -93,7 +94,10 @@ impl Cqp {
 
     /// Arms the CCQ, as its driver does after each drain.             [E810 7.3]
     pub(crate) fn arm_ccq(&self, engine: &Engine) {
-        lock(&self.queue).ccq.shadow().arm_control();
+        let queue = lock(&self.queue);
+        queue.ccq.shadow().arm_control();
+        trace::arm(CCQ, queue.ccq.shadow().arm_word().bits());
+        drop(queue);
         engine.ring(Doorbell::Cq(CCQ));
     }
 }

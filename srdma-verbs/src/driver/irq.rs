@@ -20,6 +20,7 @@ use srdma_core::hw::{AeCode, AeSource, Aeqe, Ceqe, EventClass, FlushCode, HwQpSt
 use srdma_core::num::MsixVector;
 use srdma_core::qp::attr::{QpState, QpType};
 use srdma_core::ring::Consumer;
+use srdma_core::trace::{self, Kind};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Weak};
 
@@ -116,6 +117,7 @@ impl Driver {
             while let Some(entry) = ceq.pop() {
                 let cq = lock(&self.irq.cqs).get(&entry.cookie).map(Arc::clone);
                 if let Some(cq) = cq {
+                    trace::object(Kind::CEQE_READ, cq.id.value(), 0);
                     self.engine.ring(Doorbell::CqAck(cq.id));
                     if let Some(channel) = &cq.channel {
                         channel.fifo.push(Arc::clone(&cq));

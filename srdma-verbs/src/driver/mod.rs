@@ -108,6 +108,7 @@ impl fmt::Debug for Driver {
 impl Driver {
     /// Opens the sockets, starts the engine and brings the device up.
     pub(crate) fn open(config: EngineConfig) -> Result<Arc<Self>, Reason> {
+        crate::observe::start();
         let engine = Engine::open(config)?;
         let cqp = Cqp::attach(&engine)?;
         let (vectors, guid, max_mtu, rx_buffer, addrs) = engine.with(|hca| {

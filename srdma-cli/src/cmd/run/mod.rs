@@ -59,20 +59,17 @@ pub(crate) struct EnvArgs {
 
 /// Becomes the program; returns only if that fails.
 pub(crate) fn run(args: &RunArgs) -> Result<()> {
-    let Some((program, rest)) = args.program.split_first() else {
-        return Err(CliError::Usage("run needs a program".to_owned()));
-    };
-    let variables = prepare(&args.setup, !args.quiet)?;
-    if !args.quiet {
-        for obstacle in reach::obstacles(program) {
-            warn(&obstacle);
-        }
-    }
-    let source = Command::new(program).args(rest).envs(variables).exec();
-    Err(CliError::Exec {
-        program: program.to_string_lossy().into_owned(),
+    let mut command = program(args)?;
+    let source = command.exec();
+    Err(cannot_start(&command, source))
+}
+
+/// The error for a program that did not start.
+pub(crate) fn cannot_start(command: &Command, source: std::io::Error) -> CliError {
+    CliError::Exec {
+        program: command.get_program().to_string_lossy().into_owned(),
         source,
-    })
+    }
 }
 
 /// Prints the variables as a shell sets them.
@@ -81,6 +78,22 @@ pub(crate) fn env(args: &EnvArgs) -> Result<()> {
         out::line(format_args!("export {name}={}", variables::quote(&value)));
     }
     Ok(())
+}
+
+/// The program of `args`, ready to be started.
+pub(crate) fn program(args: &RunArgs) -> Result<Command> {
+    let Some((program, rest)) = args.program.split_first() else {
+        return Err(CliError::Usage("there is no program".to_owned()));
+    };
+    let variables = prepare(&args.setup, !args.quiet)?;
+    if !args.quiet {
+        for obstacle in reach::obstacles(program) {
+            warn(&obstacle);
+        }
+    }
+    let mut command = Command::new(program);
+    command.args(rest).envs(variables);
+    Ok(command)
 }
 
 /// Makes what the program needs; returns the variables that lead there.

@@ -20,6 +20,7 @@ use crate::num::{CeqId, CqId};
 use crate::ring::CqProducer;
 use crate::sync::{Ordering, fence};
 use crate::time::Instant;
+use crate::trace;
 
 /// The control queue's completion side.
 #[derive(Debug)]
@@ -365,8 +366,13 @@ impl CqTable {
         let Some(ccq) = &mut self.ccq else {
             return false;
         };
+        let (slot, [lap, _]) = (ccq.producer.index(), ccq.producer.laps());
         if ccq.producer.push_words(&completion.encode(), None).is_err() {
             return false;
+        }
+        if trace::on() {
+            let [a, b, c, header] = completion.encode();
+            trace::cqe(CCQ, slot, &[a, b, c, lap.stamp(header)], None);
         }
         ccq.notify.published(events, Kind::Plain, now);
         true

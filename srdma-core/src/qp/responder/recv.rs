@@ -11,6 +11,7 @@ use crate::obj::srq::Taken;
 use crate::obj::table::Slot;
 use crate::qp::Qp;
 use crate::qp::attr::QpType;
+use crate::trace;
 use crate::wire::Packet;
 
 /// The receive WQE in use.
@@ -58,6 +59,11 @@ impl Qp {
             },
             None => self.rq.as_mut().and_then(|rq| {
                 let parsed = rq.read(&mut recv.cmd)?;
+                if trace::on() {
+                    let (words, used) = rq.raw();
+                    let words = words.get(..used).unwrap_or_default();
+                    trace::wqe(trace::Kind::RQE, self.id.qpn.value(), rq.index(), words);
+                }
                 recv.index = rq.wqe_index();
                 rq.advance();
                 Some(parsed)
