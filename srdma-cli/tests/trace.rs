@@ -83,7 +83,11 @@ fn position(lines: &[&Value], what: &str, field: &str, value: &str) -> usize {
         line["what"] == what && said.trim_matches('"').contains(value)
     };
     let found = lines.iter().position(is);
-    found.unwrap_or_else(|| panic!("no {what} with {field} {value}: {lines:#?}"))
+    assert!(
+        found.is_some(),
+        "no {what} with {field} {value}: {lines:#?}"
+    );
+    found.unwrap()
 }
 
 #[test]

@@ -54,11 +54,19 @@ impl Shown {
         }
     }
 
+    #[allow(
+        clippy::needless_pass_by_value,
+        reason = "callers have just made the value"
+    )]
     pub(super) fn with(mut self, name: &str, value: impl ToString) -> Self {
         self.add(name, value);
         self
     }
 
+    #[allow(
+        clippy::needless_pass_by_value,
+        reason = "callers have just made the value"
+    )]
     pub(super) fn add(&mut self, name: &str, value: impl ToString) {
         let (name, value) = (name.to_owned(), value.to_string());
         self.fields.push(Field { name, value });
@@ -68,7 +76,7 @@ impl Shown {
     fn bits(&mut self, name: &str, [hi, lo]: [u32; 2], value: &dyn Debug) {
         let value = format!("{value:?}");
         let value = bare(&value);
-        if !matches!(&*value, "0" | "false") {
+        if !matches!(value, "0" | "false") {
             self.add(&format!("{name}[{hi}:{lo}]"), value);
         }
     }

@@ -5,10 +5,10 @@
 //! packet   in or out, comment: the device, and what faults did to it
 //! ```
 //!
-//! The first writer of a file writes its head; every packet is one append, so several processes may
-//! write one file. Packets between processes of one address go to a port that is no reader's idea of
-//! RoCE: the capture says 4791 there, an ICRC that was right is made right for that, and the comment
-//! has the true port.
+//! The first writer of a file writes its head; every packet is one append, so several processes
+//! may write one file. Packets between processes of one address go to a port that nobody takes for
+//! RoCE: the capture says 4791 there, an ICRC that was right is made right for that, and the
+//! comment has the true port.
 
 use crate::socket::ROCE_PORT;
 use etherparse::{IpNumber, Ipv4Header, Ipv6FlowLabel, Ipv6Header, UdpHeader};
