@@ -5,6 +5,7 @@ pub mod netns;
 pub mod node;
 pub mod pair;
 pub mod pcap;
+pub mod program;
 pub mod rig;
 pub mod source;
 pub mod storm;

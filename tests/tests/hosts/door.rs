@@ -8,8 +8,9 @@
 //!
 //! Who comes second is reached through the door of who came first, until that one is killed.
 
-use crate::perf::{Host, program};
+use crate::perf::Host;
 use crate::{FAMILIES, LINES, check, hosts};
+use srdma_tests::program::program;
 use std::time::Duration;
 
 #[test]

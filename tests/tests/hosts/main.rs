@@ -17,9 +17,10 @@ mod door;
 mod perf;
 mod port;
 
-use perf::{Host, program};
+use perf::Host;
 use serde_json::Value;
 use srdma_tests::netns::{Namespace, NetnsError};
+use srdma_tests::program::program;
 
 /// Addresses of both hosts, of one family.
 const FAMILIES: [[&str; 2]; 2] = [["10.47.91.1", "10.47.91.2"], ["fd47:91::1", "fd47:91::2"]];

@@ -3,33 +3,12 @@
 use serde_json::Value;
 use srdma_tests::netns::Namespace;
 use std::io::{BufRead, BufReader, Read};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 /// Packets of a host after which traffic is under way.
 const UNDER_WAY: u64 = 500;
-
-/// Our program, as the sources are: built if need be, by the cargo that runs the tests.
-pub(crate) fn program() -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    let profile = test.ancestors().nth(2).unwrap();
-    let target = profile.parent().unwrap();
-    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
-    let mut build = Command::new(cargo);
-    build
-        .args(["build", "--quiet", "--locked"])
-        .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
-        .env("CARGO_TARGET_DIR", target);
-    if profile.ends_with("release") {
-        build.arg("--release");
-    }
-    assert!(
-        build.status().unwrap().success(),
-        "srdma-cli does not build"
-    );
-    profile.join("srdma-cli")
-}
 
 /// A server on one host. Ended when dropped.
 pub(crate) struct Host {

@@ -1,8 +1,8 @@
 //! The port follows its interface: a device on one end of a cable, as `devinfo` shows it.
 
-use super::perf::program;
 use super::{FAMILIES, hosts};
 use serde_json::Value;
+use srdma_tests::program::program;
 use std::time::Duration;
 
 /// What is shown when the state is this one: the kernel may tell of a change a second late.

@@ -1,0 +1,34 @@
+//! `srdma-cli`, as the sources are: built if need be, by the cargo that runs the tests.
+
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// The program, in the profile of the test that asks.
+///
+/// # Panics
+///
+/// If it does not build.
+pub fn program() -> PathBuf {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(build).clone()
+}
+
+#[allow(clippy::expect_used, reason = "a test fails by panicking")]
+fn build() -> PathBuf {
+    let test = std::env::current_exe().expect("a test knows where it is");
+    let profile = test.ancestors().nth(2).expect("cargo made its folders");
+    let target = profile.parent().expect("cargo made its folders");
+    let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
+    let mut build = Command::new(cargo);
+    build
+        .args(["build", "--quiet", "--locked"])
+        .current_dir(crate::source::root())
+        .env("CARGO_TARGET_DIR", target);
+    if profile.ends_with("release") {
+        build.arg("--release");
+    }
+    let built = build.status().expect("cargo runs");
+    assert!(built.success(), "srdma-cli does not build");
+    profile.join("srdma-cli")
+}
