@@ -7,9 +7,9 @@
 //! ```
 //!
 //! The suite runs over IPv4 and over IPv6, as a user without privileges and with 64 KiB of memory
-//! to lock, and several times at once on the device that everybody has. What fails, hangs, is
-//! skipped for a reason that nobody looked at, or stands in the list without need, fails here. The
-//! suite comes from its package and stays there, since its licence is another one.
+//! to lock, and several times at once on one address. What fails, hangs, is skipped for a reason
+//! that nobody looked at, or stands in the list without need, fails here. The suite comes from its
+//! package and stays there, since its licence is another one.
 //!
 //! gate: pyverbs
 
@@ -21,20 +21,21 @@ mod suite;
 
 use list::SkipList;
 use srdma_tests::source;
+use std::net::{IpAddr, Ipv6Addr};
 use suite::{Kit, User};
 
 /// How often it runs at once on one address.
 const AT_ONCE: usize = 3;
 
 /// Runs the suite `times` at once; fails with all that is wrong.
-fn run(devices: Option<&str>, gid: &str, user: User, times: usize) {
+fn run(address: IpAddr, user: User, times: usize) {
     let Some(kit) = Kit::find() else {
         println!("skip: rdma-core's tests or python3-pyverbs are not installed");
         return;
     };
     let list = SkipList::load();
     let runs: Vec<_> = (0..times)
-        .map(|_| kit.start(&list, devices, gid, user))
+        .map(|_| kit.start(&list, address, user))
         .collect();
     let mut wrong = Vec::new();
     for run in runs {
@@ -51,28 +52,26 @@ fn run(devices: Option<&str>, gid: &str, user: User, times: usize) {
 
 #[test]
 fn passes_over_ipv4() {
-    let devices = format!("srdma0={}", suite::address());
-    run(Some(&devices), "0", User::Same, 1);
+    run(suite::address(), User::Same, 1);
 }
 
 #[test]
 fn passes_over_ipv6() {
-    run(Some("srdma0=::1"), "0", User::Same, 1);
+    run(Ipv6Addr::LOCALHOST.into(), User::Same, 1);
 }
 
 #[test]
 fn passes_several_times_at_once_on_one_address() {
-    run(None, "0", User::Same, AT_ONCE);
+    run(suite::address(), User::Same, AT_ONCE);
 }
 
 #[test]
 fn passes_without_privileges() {
-    if !suite::is_root() {
+    if suite::is_root() {
+        run(suite::address(), User::Nobody, 1);
+    } else {
         println!("the other tests of this file have no privileges already");
-        return;
     }
-    let devices = format!("srdma0={}", suite::address());
-    run(Some(&devices), "0", User::Nobody, 1);
 }
 
 #[test]

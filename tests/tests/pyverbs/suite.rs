@@ -4,7 +4,7 @@ use crate::judge::Report;
 use crate::list::SkipList;
 use srdma_tests::{program, source};
 use std::fs::{self, File};
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -15,17 +15,17 @@ use std::time::Duration;
 const PACKAGE: &str = "/usr/share/doc/rdma-core/tests";
 const PYTHON: &str = "/usr/bin/python3";
 /// Looks, a hundredth of a second apart, after which a run is taken to hang.
-const PATIENCE: u32 = 9000;
+const PATIENCE: u32 = 11_000;
 /// A user that owns nothing, and what an unprivileged user may lock, by default.
 const NOBODY: &str = "65534";
 const MEMLOCK: &str = "--memlock=65536:65536";
 
 /// A loopback address that nothing else has.
-pub(crate) fn address() -> Ipv4Addr {
+pub(crate) fn address() -> IpAddr {
     static NEXT: AtomicU8 = AtomicU8::new(2);
     let [low, high, ..] = std::process::id().to_le_bytes();
     let last = NEXT.fetch_add(1, Ordering::Relaxed);
-    Ipv4Addr::new(127, 64 + (high & 0x7f), low, last)
+    Ipv4Addr::new(127, 64 + (high & 0x7f), low, last).into()
 }
 
 pub(crate) fn is_root() -> bool {
@@ -110,14 +110,8 @@ impl Kit {
         names.join(",")
     }
 
-    /// Starts it on the first of `devices`, or on the device that is there without settings.
-    pub(crate) fn start(
-        &self,
-        list: &SkipList,
-        devices: Option<&str>,
-        gid: &str,
-        user: User,
-    ) -> Run {
+    /// Starts it on a device that has `address`.
+    pub(crate) fn start(&self, list: &SkipList, address: IpAddr, user: User) -> Run {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let own = self.folder.join(format!("run-{number}"));
@@ -142,7 +136,7 @@ impl Kit {
             .arg(&self.folder)
             .arg(&report)
             .arg(self.left_out(list));
-        command.args(["--dev", "srdma0", "--port", "1", "--gid", gid]);
+        command.args(["--dev", "srdma0", "--port", "1", "--gid", "0"]);
         command
             .current_dir(&own)
             .env("HOME", &own)
@@ -153,10 +147,7 @@ impl Kit {
         command
             .env("XDG_CONFIG_HOME", "/nonexistent")
             .env_remove("SRDMA_LIB");
-        match devices {
-            Some(devices) => command.env("SRDMA_DEVICES", devices),
-            None => command.env_remove("SRDMA_DEVICES"),
-        };
+        command.env("SRDMA_DEVICES", format!("srdma0={address}"));
         command
             .stdin(Stdio::null())
             .stdout(log.try_clone().unwrap())
