@@ -17,6 +17,7 @@ pub mod hw;
 pub mod mem;
 pub mod num;
 pub mod obj;
+pub mod puda;
 pub mod qp;
 pub mod ring;
 pub mod rx;

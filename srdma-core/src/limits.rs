@@ -61,8 +61,19 @@ pub const MAX_MCAST: usize = 8192;
 pub const MAX_PSN_WINDOW: u32 = 16_384;
 /// Receive buffer of a socket where nothing was configured.
 pub const DEFAULT_RMEM: u32 = 212_992;
+/// Buffers of the exception queue, of one datagram each: 8.5 MB at most. `[srdma]`
+pub const IEQ_BUFFERS: usize = 2048;
+/// Buffers that no packet out of order may take, so that copies for a reader find some. `[srdma]`
+pub const IEQ_LOW_WATER: usize = 128;
+/// Packets out of order that one queue pair may hold: about 1 MB of full ones.  [E810 8.6.4]
+pub const IEQ_HELD_PER_QP: usize = 256;
+/// How far ahead of its turn a packet may be, in PSNs.                [E810 8.6.4]
+pub const IEQ_WINDOW: u32 = 1024;
+/// Longest time that a packet out of order is held.                   [E810 8.6.4]
+pub const IEQ_HOLD_NS: u64 = 100_000_000;
 
 const _: () = assert!(MAX_PSN_WINDOW < 1 << 22);
+const _: () = assert!(IEQ_HELD_PER_QP + IEQ_LOW_WATER < IEQ_BUFFERS);
 const _: () = assert!(
     SQ_RESERVE > 2 * 128,
     "the producer clears up to 255 quanta ahead"

@@ -26,6 +26,7 @@ use crate::driver::engine::{EngineConfig, Transport};
 use crate::driver::ids::lock;
 use crate::error::{Reason, Result};
 use srdma_core::obj::arm::ArmModel;
+use srdma_core::puda::IeqMode;
 use srdma_net::NetError;
 use srdma_net::clock::Clock;
 use srdma_net::fault::FaultConfig;
@@ -40,6 +41,7 @@ struct Options {
     gro: bool,
     rcvbuf_cap: Option<u32>,
     fault: Option<FaultConfig>,
+    ieq: Option<IeqMode>,
 }
 
 impl Default for Options {
@@ -49,6 +51,7 @@ impl Default for Options {
             gro: true,
             rcvbuf_cap: None,
             fault: None,
+            ieq: None,
         }
     }
 }
@@ -97,6 +100,7 @@ pub struct DeviceConfig {
     fault: Option<FaultConfig>,
     wire: Option<(Arc<WireLink>, Clock)>,
     arm_model: ArmModel,
+    ieq: Option<IeqMode>,
     background: bool,
 }
 
@@ -118,6 +122,7 @@ impl DeviceConfig {
             fault: None,
             wire: None,
             arm_model: ArmModel::Strict,
+            ieq: None,
             background: true,
         }
     }
@@ -170,6 +175,12 @@ impl DeviceConfig {
         self
     }
 
+    /// What becomes of packets that arrive out of order; else `SRDMA_IEQ` says, else they are kept.
+    pub const fn ieq(mut self, mode: IeqMode) -> Self {
+        self.ieq = Some(mode);
+        self
+    }
+
     /// Whether a thread runs the device when no call does. Without it nothing happens between
     /// calls.
     pub const fn background(mut self, on: bool) -> Self {
@@ -183,6 +194,7 @@ impl DeviceConfig {
         Self {
             rcvbuf_cap: options.rcvbuf_cap,
             fault: options.fault,
+            ieq: options.ieq,
             ..config
         }
     }
@@ -210,8 +222,13 @@ impl DeviceConfig {
         } else {
             self.name.clone()
         };
+        let ieq = match self.ieq {
+            Some(mode) => mode,
+            None => spec::usual_ieq(std::env::var_os(spec::IEQ_VARIABLE))
+                .map_err(|error| Reason::Config(error).of(VERB))?,
+        };
         if self.wire.is_some() {
-            let driver = Driver::open(self.engine()).map_err(|reason| reason.of(VERB))?;
+            let driver = Driver::open(self.engine(ieq)).map_err(|reason| reason.of(VERB))?;
             return Ok(Context::create(driver, name));
         }
         let mut open = lock(&OPEN);
@@ -221,7 +238,7 @@ impl DeviceConfig {
         {
             return Ok(Context::create(driver, name));
         }
-        let driver = Driver::open(self.clone().engine()).map_err(|reason| reason.of(VERB))?;
+        let driver = Driver::open(self.clone().engine(ieq)).map_err(|reason| reason.of(VERB))?;
         open.retain(Opened::is_alive);
         let weak = Arc::downgrade(&driver);
         open.push(Opened {
@@ -233,11 +250,12 @@ impl DeviceConfig {
         Ok(Context::create(driver, name))
     }
 
-    fn engine(self) -> EngineConfig {
+    fn engine(self, ieq: IeqMode) -> EngineConfig {
         let mut config = EngineConfig::default();
         config.hca.guid = guid(&self.addrs);
         config.hca.arm_model = self.arm_model;
         config.name = self.name;
+        config.hca.ieq = ieq;
         config.addrs = self.addrs;
         (config.gso, config.gro) = (self.gso, self.gro);
         config.rcvbuf_cap = self.rcvbuf_cap;

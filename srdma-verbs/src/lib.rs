@@ -148,6 +148,7 @@ pub use srdma_core::mem::{Access, AccessFault, HostFault, KeyFault};
 pub use srdma_core::num::{CqId, Lkey, PdId, Pkey, Psn, Qkey, Qpn, Rkey, SrqId, XrcdId};
 pub use srdma_core::obj::arm::ArmModel;
 pub use srdma_core::obj::port::{Gid, LinkState, Mtu};
+pub use srdma_core::puda::{IeqMode, ReorderStats};
 pub use srdma_core::qp::attr::{AttrError, AttrMask, QpState, QpType};
 pub use srdma_net::NetError;
 pub use srdma_net::clock::{Clock, ManualClock};

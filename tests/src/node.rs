@@ -36,6 +36,7 @@ use srdma_core::hw::cqp::{CqCmd, CqpMinor, CreateAeq, CreateCeq};
 use srdma_core::hw::{Aeqe, Ceqe, CqpCmd, CqpCompletion};
 use srdma_core::mem::HostBuf;
 use srdma_core::num::{CeqId, CqId, MsixVector, PdId, Qpn};
+use srdma_core::puda::IeqMode;
 use srdma_core::ring::{Consumer, CqConsumer, CqShadow, CqpWqe, Producer};
 use srdma_core::rx::RxMeta;
 use srdma_core::time::Instant;
@@ -81,9 +82,16 @@ pub struct Node {
 }
 
 impl Node {
-    /// A device at `ip` with a CQ ([`CQ`]) of 8192 entries.
+    /// A device at `ip` with a CQ ([`CQ`]) of 8192 entries, that keeps no packets out of order: so
+    /// most scripts expect it.
     #[must_use]
     pub fn new(ip: &str) -> Self {
+        Self::with(ip, classic())
+    }
+
+    /// The same, as programs have it: packets out of order are kept.
+    #[must_use]
+    pub fn keeping(ip: &str) -> Self {
         Self::with(ip, HcaConfig::default())
     }
 
@@ -306,6 +314,12 @@ impl Node {
             self.hca.handle_timeout(end);
         }
     }
+}
+
+fn classic() -> HcaConfig {
+    let mut config = HcaConfig::default();
+    config.ieq = IeqMode::Off;
+    config
 }
 
 const fn last_byte(ip: IpAddr) -> u8 {

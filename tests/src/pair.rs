@@ -6,7 +6,7 @@
 //! ```
 //!
 //! `run` moves packets and steps the clock to whatever comes next until nothing is left to happen.
-//! What this does not do: bandwidth, queues, or chance; a script that wants chance brings its seed.
+//! What this does not do: chance; a script that wants chance brings its seed.
 
 #![allow(
     clippy::indexing_slicing,
@@ -21,6 +21,9 @@ use srdma_core::time::Instant;
 use srdma_net::wire_link::Datagram;
 use std::collections::VecDeque;
 use std::fmt;
+
+/// Bytes of Ethernet, IP and UDP around a packet on a link.
+const FRAMING: u64 = 66;
 
 /// What becomes of a packet on the link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -65,8 +68,12 @@ pub struct Pair {
     pub mb: Mem,
     /// Nanoseconds that the link takes.
     pub latency: u64,
+    /// Picoseconds that each byte takes on the link, one packet after the other; 0 for none.
+    pub byte_ps: u64,
     /// Packets sent so far, to b and to a.
     pub count: [usize; 2],
+    /// When each way is free again.
+    free: [Instant; 2],
     hook: Hook,
     wire: VecDeque<(Instant, Way, Datagram)>,
 }
@@ -85,6 +92,12 @@ impl Pair {
     #[must_use]
     pub fn new() -> Self {
         Self::with(&QpSpec::default())
+    }
+
+    /// Two connected queue pairs on devices that keep packets out of order.
+    #[must_use]
+    pub fn keeping(spec: &QpSpec) -> Self {
+        Self::of(Node::keeping("10.0.0.1"), Node::keeping("10.0.0.2"), spec)
     }
 
     /// Two connected queue pairs of this kind; addresses, numbers and PSNs are filled in.
@@ -112,7 +125,9 @@ impl Pair {
             ma,
             mb,
             latency: 10_000,
+            byte_ps: 0,
             count: [0; 2],
+            free: [Instant(0); 2],
             hook: Box::new(|_, _, _| Fate::Deliver),
             wire: VecDeque::new(),
         }
@@ -156,13 +171,9 @@ impl Pair {
         let end = self.now().after(ns);
         for _ in 0..10_000_000 {
             self.send();
-            let next = [
-                self.wire.iter().map(|(at, ..)| *at).min(),
-                self.a.hca.poll_timeout(),
-                self.b.hca.poll_timeout(),
-            ];
-            let Some(at) = next.into_iter().flatten().min().filter(|at| *at <= end) else {
-                if next.into_iter().flatten().next().is_some() {
+            let next = self.next();
+            let Some(at) = next.filter(|at| *at <= end) else {
+                if next.is_some() {
                     self.set_time(end);
                 }
                 return;
@@ -176,6 +187,22 @@ impl Pair {
             "the devices never come to rest: {:?}",
             self.count
         );
+    }
+
+    /// Goes on to whatever comes next.
+    pub fn step(&mut self) {
+        self.send();
+        if let Some(at) = self.next() {
+            self.set_time(at.max(self.now()));
+            self.arrive();
+        }
+    }
+
+    /// When something comes next.
+    fn next(&self) -> Option<Instant> {
+        let arrivals = self.wire.front().map(|(at, ..)| *at);
+        let timers = [&self.a, &self.b].map(|node| node.hca.poll_timeout());
+        timers.into_iter().chain([arrivals]).flatten().min()
     }
 
     fn set_time(&mut self, now: Instant) {
@@ -194,33 +221,41 @@ impl Pair {
             for heard in sent {
                 let number = self.count[way as usize];
                 self.count[way as usize] += 1;
-                let at = self.a.now.after(self.latency);
                 let datagram = heard.datagram.clone();
+                let bytes = datagram.bytes.len() as u64 + FRAMING;
+                let left = self.free[way as usize].max(self.a.now);
+                let left = left.after(bytes * self.byte_ps / 1000);
+                self.free[way as usize] = left;
+                let at = left.after(self.latency);
                 match (self.hook)(&heard, way, number) {
-                    Fate::Deliver => self.wire.push_back((at, way, datagram)),
+                    Fate::Deliver => self.launch(at, way, datagram),
                     Fate::Drop => {}
                     Fate::Twice => {
-                        self.wire.push_back((at, way, datagram.clone()));
-                        self.wire.push_back((at, way, datagram));
+                        self.launch(at, way, datagram.clone());
+                        self.launch(at, way, datagram);
                     }
-                    Fate::Late(ns) => self.wire.push_back((at.after(ns), way, datagram)),
+                    Fate::Late(ns) => self.launch(at.after(ns), way, datagram),
                 }
             }
         }
     }
 
+    /// Puts a packet on the link, which stays in the order of arrivals.
+    fn launch(&mut self, at: Instant, way: Way, datagram: Datagram) {
+        let later = self.wire.iter().rev().take_while(|(on, ..)| *on > at);
+        let place = self.wire.len() - later.count();
+        self.wire.insert(place, (at, way, datagram));
+    }
+
     /// Delivers what is due, and calls the devices whose time has come.
     fn arrive(&mut self) {
         let now = self.now();
-        let mut rest = VecDeque::with_capacity(self.wire.len());
-        for (at, way, datagram) in std::mem::take(&mut self.wire) {
+        while let Some((_, way, datagram)) = self.wire.pop_front_if(|(at, ..)| *at <= now) {
             match way {
-                _ if at > now => rest.push_back((at, way, datagram)),
                 Way::ToB => self.b.receive(&datagram),
                 Way::ToA => self.a.receive(&datagram),
             }
         }
-        self.wire = rest;
         for node in [&mut self.a, &mut self.b] {
             node.interrupts();
             if node.hca.poll_timeout().is_some_and(|at| at <= now) {

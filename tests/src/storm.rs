@@ -16,7 +16,7 @@ use crate::fabric::{Fabric, FabricConfig};
 use fastrand::Rng;
 use lane::Lane;
 use srdma_net::clock::{Clock, ManualClock};
-use srdma_verbs::{Completion, Context, DeviceConfig, Result};
+use srdma_verbs::{Completion, Context, DeviceConfig, IeqMode, Result};
 use std::net::{IpAddr, SocketAddr};
 
 /// What kind of storm.
@@ -30,6 +30,8 @@ pub struct StormConfig {
     pub network: FabricConfig,
     /// IPv6 instead of IPv4.
     pub v6: bool,
+    /// What the two devices do with packets out of order.
+    pub ieq: [IeqMode; 2],
 }
 
 /// What a storm did.
@@ -100,7 +102,7 @@ impl World {
     fn new(config: &StormConfig) -> Result<Self> {
         let clock = ManualClock::new();
         let mut fabric = Fabric::new(config.network, &clock);
-        let mut device = |last: u8| -> Result<Context> {
+        let mut device = |last: u8, ieq: IeqMode| -> Result<Context> {
             let ip: IpAddr = if config.v6 {
                 IpAddr::from([0xfd00, 0, 0, 0, 0, 0, 0, u16::from(last)])
             } else {
@@ -111,9 +113,10 @@ impl World {
                 .addr(ip)
                 .wire(link, Clock::manual(&clock))
                 .background(false)
+                .ieq(ieq)
                 .open()
         };
-        let (a, b) = (device(1)?, device(2)?);
+        let (a, b) = (device(1, config.ieq[0])?, device(2, config.ieq[1])?);
         let mut rng = Rng::with_seed(config.network.seed);
         let (pd_a, pd_b) = (a.alloc_pd()?, b.alloc_pd()?);
         let mut lanes = Vec::new();

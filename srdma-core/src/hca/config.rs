@@ -3,6 +3,7 @@
 use crate::limits;
 use crate::obj::arm::ArmModel;
 use crate::obj::port::{LinkState, Mtu, Port};
+use crate::puda::IeqMode;
 use std::net::IpAddr;
 
 /// One local address of the port, with the UDP source port that its packets carry.
@@ -37,6 +38,11 @@ pub struct HcaConfig {
     /// Addresses of this machine are shared by several processes, each on a UDP port of its own:
     /// whoever drives the device answers lookups.
     pub shared: bool,
+    /// What becomes of packets that arrive out of order.
+    pub ieq: IeqMode,
+    /// Longest wait for a packet that may only be late before the peer is told that it is missing,
+    /// in nanoseconds; 0 to tell at once.
+    pub ieq_gap_ns: u64,
 }
 
 impl Default for HcaConfig {
@@ -51,6 +57,8 @@ impl Default for HcaConfig {
             rx_buffer: 0,
             arm_model: ArmModel::Strict,
             shared: false,
+            ieq: IeqMode::default(),
+            ieq_gap_ns: 200_000,
         }
     }
 }

@@ -131,6 +131,21 @@ counters! {
     mcast_dropped,
     /// Packets of an opcode that is not spoken here.
     unsupported_opcode,
+    // ---- exception queue -------------------------------------------------------------
+    /// Packets taken in ahead of their turn.
+    ieq_out_of_order,
+    /// Of those, served when their turn came.
+    ieq_reinjected,
+    /// Of those, given up.
+    ieq_discarded,
+    /// Further copies of packets that are held.
+    ieq_dup_held,
+    /// Packets too far ahead to be held.
+    ieq_bad_seq_num,
+    /// Packets out of order for which there was no buffer.
+    ieq_no_rx_bufs,
+    /// Packets that were missing and sent again alone.
+    ieq_mended,
     // ---- events ----------------------------------------------------------------------
     /// Completions written.
     cqes,

@@ -10,6 +10,7 @@ use crate::obj::cq::CqTable;
 use crate::obj::port::Port;
 use crate::obj::srq::SrqTable;
 use crate::obj::table::Slot;
+use crate::puda::ieq::Ieq;
 use crate::time::Instant;
 use crate::tx::path::PathTable;
 use std::collections::VecDeque;
@@ -44,6 +45,8 @@ pub(crate) struct Ctx<'a> {
     pub(crate) acks: &'a mut VecDeque<Slot>,
     /// What our own socket can still take of READ responses.
     pub(crate) read_credit: &'a mut ReadCredit,
+    /// Packets out of order.
+    pub(crate) ieq: &'a mut Ieq,
 }
 
 /// An entry of the ready list.

@@ -43,6 +43,8 @@ use crate::obj::pd::PdTable;
 use crate::obj::port::Port;
 use crate::obj::srq::SrqTable;
 use crate::obj::table::{Slot, Table};
+use crate::puda::ReorderStats;
+use crate::puda::ieq::Ieq;
 use crate::qp::Qp;
 use crate::qp::attr::QpState;
 use crate::time::Instant;
@@ -69,6 +71,7 @@ pub(crate) struct Device {
     pub(crate) ready: VecDeque<Turn>,
     pub(crate) acks: VecDeque<Slot>,
     pub(crate) read_credit: ReadCredit,
+    pub(crate) ieq: Ieq,
 }
 
 impl Device {
@@ -89,6 +92,7 @@ impl Device {
             ready: &mut self.ready,
             acks: &mut self.acks,
             read_credit: &mut self.read_credit,
+            ieq: &mut self.ieq,
         }
     }
 }
@@ -142,6 +146,7 @@ impl Hca {
             ready: VecDeque::new(),
             acks: VecDeque::new(),
             read_credit: ReadCredit::new(config.read_budget),
+            ieq: Ieq::new(config.ieq, config.ieq_gap_ns),
             config,
         };
         Self {
@@ -205,6 +210,24 @@ impl Hca {
     #[must_use]
     pub fn qp_state(&self, qpn: Qpn) -> Option<QpState> {
         self.qps.by_number(qpn.value()).map(|qp| qp.state)
+    }
+
+    /// What the exception queue did for a queue pair; `None` if there is no such queue pair.
+    #[must_use]
+    pub fn ieq_stats(&self, qpn: Qpn) -> Option<ReorderStats> {
+        let qp = self.qps.by_number(qpn.value())?;
+        Some(
+            qp.early
+                .as_ref()
+                .map(|list| list.stats())
+                .unwrap_or_default(),
+        )
+    }
+
+    /// Buffers of the exception queue: that are there, and that hold something.
+    #[must_use]
+    pub const fn ieq_buffers(&self) -> (usize, usize) {
+        (self.dev.ieq.pool.available(), self.dev.ieq.pool.out())
     }
 
     /// Settings.
@@ -287,7 +310,7 @@ impl Hca {
             if self.timers.is_due(slot, &mut qp.timer, at, now) {
                 let mut ctx = self.dev.ctx(now);
                 qp.on_timer(&mut ctx);
-                self.timers.set(slot, &mut qp.timer, qp.req.deadline());
+                qp.set_timer(&mut self.timers);
             }
         }
         self.dev.cqs.handle_timeout(&mut self.dev.events, now);
@@ -297,10 +320,10 @@ impl Hca {
     // rule: roce-140
     #[cold]
     fn fail_users_of(&mut self, cq: Slot, now: Instant) {
-        for (slot, _, qp) in self.qps.iter_mut() {
+        for (_, _, qp) in self.qps.iter_mut() {
             if qp.id.send_cq == cq || qp.id.recv_cq == cq {
                 qp.cq_overrun(&mut self.dev.ctx(now));
-                self.timers.set(slot, &mut qp.timer, qp.req.deadline());
+                qp.set_timer(&mut self.timers);
             }
         }
     }

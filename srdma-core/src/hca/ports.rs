@@ -143,7 +143,7 @@ impl super::Hca {
                 Some(port) if qp.id.kind.is_connected() => self.dev.redirect(qp, port, now),
                 _ => qp.make_ready(&mut self.dev.ctx(now)),
             }
-            self.timers.set(slot, &mut qp.timer, qp.req.deadline());
+            qp.set_timer(&mut self.timers);
         }
     }
 }

@@ -129,6 +129,7 @@ impl Device {
             ack_queued: false,
             notify_drained: false,
             established: false,
+            early: None,
         }))
     }
 
@@ -153,6 +154,9 @@ impl Device {
             let una = qp.req.una;
             qp.rewind(&mut self.ctx(now), una);
             self.connect(qp, ctx)?;
+        }
+        if mask.contains(AttrMask::RQ_PSN) {
+            qp.discard_early(&mut self.ctx(now));
         }
         let conn = &mut qp.conn;
         if mask.contains(AttrMask::PATH_MTU) {
@@ -332,7 +336,7 @@ impl Hca {
         if to == QpState::Rtr && from != QpState::Rtr {
             qp.established = false;
         }
-        self.timers.set(slot, &mut qp.timer, qp.req.deadline());
+        qp.set_timer(&mut self.timers);
         Ok(())
     }
 

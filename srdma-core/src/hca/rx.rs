@@ -286,7 +286,7 @@ impl Hca {
         } else {
             ctx.counters.bad_state += 1;
         }
-        self.timers.set(slot, &mut qp.timer, qp.req.deadline());
+        qp.set_timer(&mut self.timers);
     }
 
     // rule: roce-125
@@ -329,6 +329,6 @@ impl Hca {
         }
         let mut ctx = self.dev.ctx(now);
         qp.on_datagram(&mut ctx, packet, meta, ip_id);
-        self.timers.set(slot, &mut qp.timer, qp.req.deadline());
+        qp.set_timer(&mut self.timers);
     }
 }

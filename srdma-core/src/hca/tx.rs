@@ -74,7 +74,7 @@ impl Hca {
                 ctx.ready.push_back(again);
             }
         }
-        self.timers.set(turn.qp, &mut qp.timer, qp.req.deadline());
+        qp.set_timer(&mut self.timers);
         full
     }
 
@@ -126,7 +126,7 @@ impl Hca {
                     qp.make_ready(&mut ctx);
                     qp.make_ready_for_ack(&mut ctx);
                 }
-                self.timers.set(mark.qp, &mut qp.timer, qp.req.deadline());
+                qp.set_timer(&mut self.timers);
             } else if last != Some(mark.qp) {
                 last = Some(mark.qp);
                 qp.on_sent(&mut ctx);

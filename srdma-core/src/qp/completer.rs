@@ -39,6 +39,9 @@ impl Qp {
 
     /// What follows every step forward: completions, and a chance to send.
     fn after_progress(&mut self, ctx: &mut Ctx<'_>) {
+        if self.req.mend.is_curious() {
+            self.judge_mended(ctx);
+        }
         self.retire(ctx);
         self.make_ready(ctx);
     }
@@ -280,6 +283,7 @@ impl Qp {
     /// If acknowledgement overtook what is being sent again, skip it.
     fn catch_up(&mut self) {
         if self.req.una.since(self.req.sent) > 0 {
+            self.learn_keeps();
             self.req.sent = self.req.una;
             self.req.seek(self.req.una);
         }

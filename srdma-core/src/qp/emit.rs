@@ -34,6 +34,34 @@ const LOCAL_COST: u32 = 64;
 /// Path, destination and Q_Key of a message.
 type Route = (u32, Qpn, Option<Qkey>);
 
+/// Which packet of a WQE is to be built.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum At {
+    /// The next one of what is being sent.
+    Front(u32),
+    /// One that was sent, was lost, and is sent again alone. What it holds of any budget it still
+    /// holds.
+    Again(u32),
+}
+
+impl At {
+    const fn index(self) -> u32 {
+        let (Self::Front(index) | Self::Again(index)) = self;
+        index
+    }
+
+    const fn is_front(self) -> bool {
+        matches!(self, Self::Front(_))
+    }
+
+    const fn mark(self, psn: Psn) -> MarkKind {
+        match self {
+            Self::Front(_) => MarkKind::Request(psn.value()),
+            Self::Again(_) => MarkKind::Mended(psn.value()),
+        }
+    }
+}
+
 impl Qp {
     const fn service(&self) -> Service {
         match self.id.kind {
@@ -51,8 +79,9 @@ impl Qp {
         ctx: &mut Ctx<'_>,
         arena: &mut TxArena,
         work: &SendCtx,
+        at: At,
     ) -> Step {
-        let index = self.req.cur_packet;
+        let index = at.index();
         let mtu = self.conn.mtu;
         let offset = u64::from(index) * u64::from(mtu);
         let rest = u64::from(work.len).saturating_sub(offset);
@@ -75,7 +104,8 @@ impl Qp {
         let Some(path) = ctx.paths.get(path_id) else {
             return Step::Stop;
         };
-        if reliable && !ctx.peers.charge(path.peer, packet_cost(len)) {
+        let charged = reliable && at.is_front();
+        if charged && !ctx.peers.charge(path.peer, packet_cost(len)) {
             if !self.req.waiting {
                 self.req.waiting = true;
                 ctx.peers.wait(path.peer, self.id.slot);
@@ -84,10 +114,10 @@ impl Qp {
         }
         let mut emit = Emit::new(Bth::new(opcode, dest, psn));
         emit.bth.pkey = self.conn.pkey;
-        let ask = last || (index > 0 && index.is_multiple_of(ACK_EVERY));
+        let ask = last || !at.is_front() || (index > 0 && index.is_multiple_of(ACK_EVERY));
         emit.bth.ack_req = reliable && (ask || ctx.peers.is_full(path.peer, packet_cost(mtu)));
         self.message_headers(&mut emit, work, index == 0, last, remote);
-        let mark = (self.id.slot, MarkKind::Request(psn.value()));
+        let mark = (self.id.slot, at.mark(psn));
         let pushed = match self.req.cmd.inline_data() {
             Some(bytes) => {
                 let from = usize::try_from(offset).unwrap_or(usize::MAX);
@@ -102,12 +132,12 @@ impl Qp {
                 part.push(ctx.regions, arena, (path, mark), &mut emit)
             }
         };
-        if reliable && !matches!(pushed, Ok(true)) {
+        if charged && !matches!(pushed, Ok(true)) {
             ctx.peers.refund(path.peer, packet_cost(len), ctx.ready);
         }
         match pushed {
             Ok(true) => {
-                self.advance_sent(ctx, psn, 1, work.packets);
+                self.advance(ctx, psn, (1, work.packets), emit.bth.ack_req, at);
                 Step::Sent(len + 64)
             }
             Ok(false) => Step::Full,
@@ -242,8 +272,9 @@ impl Qp {
         ctx: &mut Ctx<'_>,
         arena: &mut TxArena,
         work: &SendCtx,
+        at: At,
     ) -> Step {
-        let index = self.req.cur_packet;
+        let index = at.index();
         let mtu = self.conn.mtu;
         let chunk = self.req.read_chunk.max(1);
         let packets = (chunk - index % chunk).min(work.packets - index);
@@ -253,7 +284,7 @@ impl Qp {
             .min(u64::from(packets) * u64::from(mtu));
         let len = u32::try_from(len).unwrap_or(u32::MAX);
         let cost = read_cost(len, packets);
-        if !ctx.read_credit.charge(cost) {
+        if at.is_front() && !ctx.read_credit.charge(cost) {
             if !self.req.waiting {
                 self.req.waiting = true;
                 ctx.read_credit.wait(self.id.slot);
@@ -275,15 +306,17 @@ impl Qp {
             rkey: cmd.rkey,
             len,
         });
-        if !self.push_request(ctx, arena, &mut emit, psn, Payload::None) {
-            ctx.read_credit.refund(cost, ctx.ready);
+        if !self.push_request(ctx, arena, &mut emit, at.mark(psn), Payload::None) {
+            if at.is_front() {
+                ctx.read_credit.refund(cost, ctx.ready);
+            }
             return Step::Full;
         }
-        self.req.reads.push_back(ReadReq {
-            last: psn.add(packets - 1),
-            cost,
-        });
-        self.advance_sent(ctx, psn, packets, work.packets);
+        if at.is_front() {
+            let last = psn.add(packets - 1);
+            self.req.reads.push_back(ReadReq { last, cost });
+        }
+        self.advance(ctx, psn, (packets, work.packets), true, at);
         Step::Sent(64)
     }
 
@@ -293,6 +326,7 @@ impl Qp {
         ctx: &mut Ctx<'_>,
         arena: &mut TxArena,
         work: &SendCtx,
+        at: At,
     ) -> Step {
         let cmd = &self.req.cmd;
         let psn = work.first;
@@ -327,11 +361,13 @@ impl Qp {
             });
             Payload::None
         };
-        if !self.push_request(ctx, arena, &mut emit, psn, payload) {
+        if !self.push_request(ctx, arena, &mut emit, at.mark(psn), payload) {
             return Step::Full;
         }
-        self.req.reads.push_back(ReadReq { last: psn, cost: 0 });
-        self.advance_sent(ctx, psn, 1, 1);
+        if at.is_front() {
+            self.req.reads.push_back(ReadReq { last: psn, cost: 0 });
+        }
+        self.advance(ctx, psn, (1, 1), true, at);
         Step::Sent(64)
     }
 
@@ -340,19 +376,29 @@ impl Qp {
         ctx: &Ctx<'_>,
         arena: &mut TxArena,
         emit: &mut Emit,
-        psn: Psn,
+        mark: MarkKind,
         payload: Payload<'_>,
     ) -> bool {
         let Some(path) = self.conn.path.and_then(|id| ctx.paths.get(id)) else {
             return false;
         };
-        let mark = (self.id.slot, MarkKind::Request(psn.value()));
-        arena.push(path, mark, emit, payload)
+        arena.push(path, (self.id.slot, mark), emit, payload)
     }
 
-    /// `packets` PSNs from `psn` on stand in the arena.
+    /// `span` PSNs from `psn` on, of so many of their WQE, stand in the arena; the last of them
+    /// asks for an acknowledgement or not.
     // rule: roce-44
-    fn advance_sent(&mut self, ctx: &mut Ctx<'_>, psn: Psn, packets: u32, of: u32) {
+    fn advance(&mut self, ctx: &mut Ctx<'_>, psn: Psn, span: (u32, u32), asks: bool, at: At) {
+        let (packets, of) = span;
+        if at.is_front() {
+            self.advance_sent(ctx, psn, packets, of, asks);
+        } else {
+            ctx.counters.retransmitted_pkts += 1;
+            self.req.mend.advance(psn.add(packets));
+        }
+    }
+
+    fn advance_sent(&mut self, ctx: &mut Ctx<'_>, psn: Psn, packets: u32, of: u32, asks: bool) {
         let req = &mut self.req;
         debug_assert_eq!(psn, req.sent, "packets leave in PSN order");
         req.sent = psn.add(packets);
@@ -370,8 +416,8 @@ impl Qp {
         if self.id.kind.is_reliable() && req.rto_at.is_none() {
             req.rto_at = ack_timeout_ns(self.conn.timeout).map(|ns| ctx.now.after(ns));
         }
-        // The last packet of a message is answered at once, so its answer can be timed.
-        if self.id.kind.is_reliable() && fresh && req.cur_packet == 0 {
+        // What asks for an acknowledgement is answered at once, so its answer can be timed.
+        if self.id.kind.is_reliable() && fresh && asks {
             req.rtt.on_sent(req.sent.prev(), ctx.now);
         }
     }

@@ -141,6 +141,7 @@ impl Qp {
 
     /// Forgets what is in flight and gives back what it holds of the budgets.
     pub(crate) fn drop_in_flight(&mut self, ctx: &mut Ctx<'_>) {
+        self.discard_early(ctx);
         let una = self.req.una;
         self.rewind(ctx, una);
         self.req.inflight.clear();

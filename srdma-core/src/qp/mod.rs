@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!            ┌ Requester ── SQ ring ─► packets out     (requester.rs, fetch.rs, emit.rs)
-//!     Qp ────┤ Completer ── responses in ─► CQEs       (completer.rs, retry.rs, rtt.rs)
+//!     Qp ────┤ Completer ── responses in ─► CQEs       (completer.rs, retry.rs, mend.rs, rtt.rs)
 //!            └ Responder ── requests in ─► memory, CQEs, responses out   (responder/)
 //! ```
 //!
@@ -14,6 +14,7 @@ mod emit;
 mod fetch;
 mod flush;
 mod gather;
+mod mend;
 mod requester;
 mod responder;
 mod retry;
@@ -25,11 +26,12 @@ pub(crate) use responder::Responder;
 
 use crate::hca::ctx::{Ctx, Turn};
 use crate::hca::ports::Lookup;
-use crate::hca::timer::TimerState;
+use crate::hca::timer::{TimerState, Timers};
 use crate::mem::Access;
 use crate::num::{PdId, Pkey, Psn, Qkey, Qpn, XrcdId};
 use crate::obj::ah::AddressVector;
 use crate::obj::table::Slot;
+use crate::puda::reorder::Reorder;
 use crate::ring::{RqConsumer, SqConsumer};
 use crate::time::Instant;
 use crate::tx::TxArena;
@@ -148,6 +150,8 @@ pub(crate) struct Qp {
     pub(crate) notify_drained: bool,
     /// COMM_EST was raised since the last move to RTR.
     pub(crate) established: bool,
+    /// Packets that came ahead of their turn; made when the first one does.
+    pub(crate) early: Option<Box<Reorder>>,
 }
 
 impl Qp {
@@ -157,6 +161,21 @@ impl Qp {
             self.state,
             QpState::Rtr | QpState::Rts | QpState::Sqd | QpState::Sqe
         )
+    }
+
+    /// When this queue pair wants to be called.
+    pub(crate) fn deadline(&self) -> Option<Instant> {
+        let own = self.req.deadline();
+        match &self.early {
+            None => own,
+            Some(early) => [own, early.deadline].into_iter().flatten().min(),
+        }
+    }
+
+    /// Lets the device call when this queue pair wants to be called.
+    pub(crate) fn set_timer(&mut self, timers: &mut Timers) {
+        let deadline = self.deadline();
+        timers.set(self.id.slot, &mut self.timer, deadline);
     }
 
     /// An opcode of RC in the class of this queue pair.
@@ -194,6 +213,7 @@ impl Qp {
     pub(crate) fn on_unsent(&mut self, mark: &Mark, ctx: &mut Ctx<'_>) {
         match mark.kind {
             MarkKind::Request(psn) => self.rewind(ctx, Psn::new(psn)),
+            MarkKind::Mended(psn) => self.mend_again(ctx, Psn::new(psn)),
             MarkKind::Response(what) => self.rsp.on_unsent(what),
         }
     }

@@ -6,6 +6,8 @@
 
 use super::Qp;
 use super::attr::QpState;
+use super::emit::At;
+use super::mend::Mend;
 use super::retry::Gap;
 use super::rtt::Rtt;
 use super::window::{Kind, Local, ReadReq, SendCtx};
@@ -75,6 +77,8 @@ pub(crate) struct Requester {
     pub(crate) rtt: Rtt,
     /// A gap at this PSN was answered by going back; not again until `una` moves.
     pub(crate) gap: Option<Gap>,
+    /// What is sent again alone.
+    pub(crate) mend: Mend,
     /// It stands in a list of those who wait for room.
     pub(crate) waiting: bool,
     /// Fetching stopped: a WQE failed locally, or the queue is in error.
@@ -105,6 +109,7 @@ impl Requester {
             rto_at: None,
             rtt: Rtt::default(),
             gap: None,
+            mend: Mend::default(),
             waiting: false,
             stopped: false,
         }
@@ -148,6 +153,13 @@ impl Qp {
             return Emitted::Idle;
         }
         let mut left = QUANTUM_BYTES;
+        if self.req.mend.is_due() {
+            match self.emit_missing(ctx, arena) {
+                Step::Sent(bytes) => left = left.saturating_sub(bytes).max(1),
+                Step::Full => return Emitted::Full,
+                Step::Wait | Step::Stop => {}
+            }
+        }
         loop {
             if self.req.cur == self.req.end() && !self.fetch() {
                 return Emitted::Idle;
@@ -182,11 +194,23 @@ impl Qp {
         if self.gate(&work) == Gate::Wait {
             return Step::Wait;
         }
+        let at = At::Front(self.req.cur_packet);
+        self.step_packet(ctx, arena, &work, at)
+    }
+
+    /// The packet of `work` at `at`; its command is loaded.
+    pub(crate) fn step_packet(
+        &mut self,
+        ctx: &mut Ctx<'_>,
+        arena: &mut TxArena,
+        work: &SendCtx,
+        at: At,
+    ) -> Step {
         match work.kind {
-            Kind::Local => self.step_local(ctx, &work),
-            Kind::Read => self.step_read(ctx, arena, &work),
-            Kind::Atomic | Kind::AtomicWrite => self.step_atomic(ctx, arena, &work),
-            Kind::Acked => self.step_message(ctx, arena, &work),
+            Kind::Local => self.step_local(ctx, work),
+            Kind::Read => self.step_read(ctx, arena, work, at),
+            Kind::Atomic | Kind::AtomicWrite => self.step_atomic(ctx, arena, work, at),
+            Kind::Acked => self.step_message(ctx, arena, work, at),
         }
     }
 

@@ -1,7 +1,8 @@
 //! Loss: time-outs, sequence NAKs, gaps in responses, receivers that are not ready.
 //!
-//! All of them go back: `sent` moves to the first PSN that is missing, and packets are gathered
-//! again from registered memory. Nothing is kept for it.
+//! All of them go back, unless the peer is known to keep what came behind a hole (`mend.rs`):
+//! `sent` moves to the first PSN that is missing, and packets are gathered again from registered
+//! memory. Nothing is kept for it.
 
 use super::Qp;
 use super::Requester;
@@ -69,6 +70,7 @@ impl Qp {
     /// Goes back to `psn`: everything from it on counts as not sent.
     pub(crate) fn rewind(&mut self, ctx: &mut Ctx<'_>, psn: Psn) {
         let mtu = self.conn.mtu;
+        self.req.mend.on_rewind(psn);
         let sent = self.req.sent;
         if sent.since(psn) <= 0 {
             return;
@@ -116,7 +118,10 @@ impl Qp {
         }
         self.req.answer(psn, ctx.now);
         ctx.counters.completer_retry_err += 1;
-        self.rewind(ctx, psn);
+        if !self.mend(ctx, psn) {
+            self.rewind(ctx, psn);
+            self.req.mend.went_back = true;
+        }
     }
 
     /// A response or acknowledgement skipped one that is still due: it was lost.
@@ -164,6 +169,10 @@ impl Qp {
         if self.req.rnr_until.is_some_and(|until| until <= ctx.now) {
             self.req.rnr_until = None;
             self.make_ready(ctx);
+        }
+        let hole = self.early.as_ref().and_then(|early| early.deadline);
+        if hole.is_some_and(|at| at <= ctx.now) {
+            self.on_hole_timer(ctx);
         }
         if self.req.rtt.probe_at.is_some_and(|at| at <= ctx.now) {
             self.probe(ctx);

@@ -17,6 +17,10 @@ use crate::time::Instant;
 
 /// Shortest wait for an answer: peers may have clocks of jiffies.
 const FLOOR_NS: u64 = 4_000_000;
+/// Shortest wait for a peer of our kind.
+const NEAR_FLOOR_NS: u64 = 200_000;
+/// Doublings that lead from there to about the other.
+const NEAR_STEPS: u32 = 4;
 /// Longest.
 const CEILING_NS: u64 = 60_000_000;
 /// The wait doubles with each probe that is not answered, up to this many times.
@@ -32,6 +36,8 @@ pub(crate) struct Rtt {
     /// When the next probe is due.
     pub(crate) probe_at: Option<Instant>,
     backoff: u32,
+    /// The peer is of our kind: it has no clock of jiffies.
+    near: bool,
 }
 
 impl Rtt {
@@ -75,6 +81,16 @@ impl Rtt {
         }
     }
 
+    /// The peer turned out to be of our kind.
+    pub(super) const fn set_near(&mut self) {
+        self.near = true;
+    }
+
+    /// It is early to take READs for lost, whose repetition is dear.
+    const fn is_early(&self) -> bool {
+        self.near && self.backoff < NEAR_STEPS
+    }
+
     /// Nothing is due any more.
     pub(crate) const fn stop(&mut self) {
         self.timed = None;
@@ -105,10 +121,16 @@ impl Rtt {
         } else {
             wait
         };
-        let wait = if wait < FLOOR_NS { FLOOR_NS } else { wait };
+        let floor = if self.near { NEAR_FLOOR_NS } else { FLOOR_NS };
+        let wait = if wait < floor { floor } else { wait };
         let wait = if wait > CEILING_NS { CEILING_NS } else { wait };
         self.probe_at = Some(now.after(wait << self.backoff));
-        if self.backoff < MAX_BACKOFF {
+        let most = if self.near {
+            MAX_BACKOFF + NEAR_STEPS
+        } else {
+            MAX_BACKOFF
+        };
+        if self.backoff < most {
             self.backoff += 1;
         }
     }
@@ -123,13 +145,17 @@ impl Qp {
         if !self.req.in_flight() || self.req.rnr_until.is_some() {
             return;
         }
-        ctx.counters.completer_retry_err += 1;
         let last = self.req.sent.prev();
         let reads = self
             .req
             .inflight
             .iter()
             .any(|work| work.kind != Kind::Acked && work.packets > 0);
+        if reads && self.req.rtt.is_early() {
+            self.req.rtt.schedule(ctx.now);
+            return;
+        }
+        ctx.counters.completer_retry_err += 1;
         let from = if reads { self.req.una } else { last };
         // The verbs timeout runs on: a peer that is gone is still found out in time.
         let rto_at = self.req.rto_at;

@@ -92,6 +92,8 @@ pub(crate) struct Mark {
 pub(crate) enum MarkKind {
     /// Requests from this PSN on (raw 24-bit number).
     Request(u32),
+    /// A request that was missing and was sent again alone, and those right behind it.
+    Mended(u32),
     /// A response: what the responder has to take up again, above a PSN of 24 bits.
     Response(u64),
 }
@@ -99,7 +101,7 @@ pub(crate) enum MarkKind {
 impl MarkKind {
     const fn same_stream(self, other: Self) -> bool {
         match (self, other) {
-            (Self::Request(_), Self::Request(_)) => true,
+            (Self::Request(_), Self::Request(_)) | (Self::Mended(_), Self::Mended(_)) => true,
             (Self::Response(a), Self::Response(b)) => a >> 24 == b >> 24,
             _ => false,
         }

@@ -7,6 +7,7 @@
 //! gso = true                 # the rest may be left out
 //! gro = true
 //! receive_buffer = 212992    # bytes, at most
+//! ieq = "reorder"            # or off, capture: what becomes of packets out of order
 //! fault = { loss = 0.01, duplicate = 0.0, reorder = 0.0, corrupt = 0.0, seed = 7,
 //!           delay_us = 0, reorder_us = 100 }
 //! ```
@@ -16,6 +17,7 @@
 use super::Options;
 use super::spec::{ConfigError, Fault, Place, Spec, check_all, check_name, fault, place};
 use serde::Deserialize;
+use srdma_core::puda::IeqMode;
 use srdma_net::fault::FaultConfig;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -42,6 +44,7 @@ struct Device {
     #[serde(default = "yes")]
     gro: bool,
     receive_buffer: Option<u32>,
+    ieq: Option<String>,
     fault: Option<Faults>,
 }
 
@@ -134,6 +137,9 @@ impl Device {
             .map(|text| place(text).map_err(|why| fault(path, text, why)))
             .collect();
         let faults = self.fault.map(|faults| faults.config(path)).transpose()?;
+        let ieq = self
+            .ieq
+            .map(|text| IeqMode::named(&text).ok_or_else(|| fault(path, &text, Fault::Ieq)));
         Ok(Spec {
             name: self.name,
             places: places?,
@@ -142,6 +148,7 @@ impl Device {
                 gro: self.gro,
                 rcvbuf_cap: self.receive_buffer,
                 fault: faults,
+                ieq: ieq.transpose()?,
             },
         })
     }
@@ -181,7 +188,8 @@ mod tests {
     fn settings_are_read() {
         let text = "[[device]]\nname = \"a\"\non = \"eth0\"\n\
             [[device]]\nname = \"b\"\non = [\"127.0.0.2\", \"::1\"]\ngso = false\n\
-            receive_buffer = 212992\nfault = { loss = 0.01, seed = 7, delay_us = 5 }\n";
+            receive_buffer = 212992\nieq = \"off\"\n\
+            fault = { loss = 0.01, seed = 7, delay_us = 5 }\n";
         let specs = parse("f", text).expect("legal");
         let [a, b] = &specs[..] else {
             panic!("{specs:?}")
@@ -191,6 +199,7 @@ mod tests {
         assert_eq!((&*b.name, b.places.len()), ("b", 2));
         assert!(!b.options.gso && b.options.gro);
         assert_eq!(b.options.rcvbuf_cap, Some(212_992));
+        assert_eq!(b.options.ieq, Some(IeqMode::Off));
         let fault = b.options.fault.expect("there are faults");
         assert_eq!(
             (fault.seed, fault.delay_ns, fault.reorder_ns),
@@ -206,6 +215,7 @@ mod tests {
             ("[[device]]\nname = \"a\"\n", "on"),
             ("[[device]\n", "line 1"),
             (&*format!("{device}gos = true\n"), "gos"),
+            (&*format!("{device}ieq = \"on\"\n"), "`on`"),
             (&*format!("{device}fault = {{ los = 1 }}\n"), "los"),
             (
                 &*format!("{device}fault = {{ loss = 1.5 }}\n"),

@@ -10,10 +10,14 @@
 
 use super::Options;
 use core::fmt;
+use srdma_core::puda::IeqMode;
+use std::ffi::OsString;
 use std::net::IpAddr;
 
 /// The variable that names devices.
 pub(crate) const VARIABLE: &str = "SRDMA_DEVICES";
+/// The variable that says what becomes of packets out of order, where nothing else does.
+pub(crate) const IEQ_VARIABLE: &str = "SRDMA_IEQ";
 /// Devices that may be named: far more than one machine plays hosts.
 const MAX_DEVICES: usize = 256;
 /// Bytes of a device's name; programs written in C have room for 63 and a zero.
@@ -83,6 +87,8 @@ pub enum Fault {
     Address,
     /// A share that is not between 0 and 1.
     Share,
+    /// No way to treat packets out of order.
+    Ieq,
 }
 
 impl fmt::Display for Fault {
@@ -97,6 +103,7 @@ impl fmt::Display for Fault {
             Self::Place => "neither an address nor the name of an interface",
             Self::Address => "a device needs an address of its own: not 0.0.0.0, ::, or multicast",
             Self::Share => "expected a share from 0 to 1",
+            Self::Ieq => "expected off, reorder or capture",
         })
     }
 }
@@ -128,6 +135,15 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Spec>, ConfigError> {
     }
     check_all(VARIABLE, &specs)?;
     Ok(specs)
+}
+
+/// Reads the value of `SRDMA_IEQ`; the usual mode if it is not set.
+pub(crate) fn usual_ieq(value: Option<OsString>) -> Result<IeqMode, ConfigError> {
+    let Some(value) = value.filter(|value| !value.is_empty()) else {
+        return Ok(IeqMode::default());
+    };
+    let text = value.to_string_lossy();
+    IeqMode::named(text.trim()).ok_or_else(|| fault(IEQ_VARIABLE, &text, Fault::Ieq))
 }
 
 /// Reads `name=place+place`; the error names the part that is wrong.
@@ -259,6 +275,17 @@ mod tests {
         }
         let long = format!("{}=lo", "n".repeat(64));
         assert!(matches!(parse(&long), Err(ConfigError::Part { .. })));
+    }
+
+    #[test]
+    fn the_variable_for_packets_out_of_order_is_read() {
+        let read = |text: &str| usual_ieq(Some(text.into()));
+        assert_eq!(usual_ieq(None).expect("not set"), IeqMode::Reorder);
+        assert_eq!(read("").expect("as good as not set"), IeqMode::Reorder);
+        assert_eq!(read(" off").expect("legal"), IeqMode::Off);
+        assert_eq!(read("capture").expect("legal"), IeqMode::Capture);
+        let error = read("on").expect_err("not known").to_string();
+        assert_eq!(error, "SRDMA_IEQ: `on`: expected off, reorder or capture");
     }
 
     #[test]

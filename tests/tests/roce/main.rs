@@ -13,6 +13,9 @@
 mod admission;
 mod cq_events;
 mod garbage;
+mod goodput;
+mod ieq;
+mod mend;
 mod mw;
 mod paged;
 mod ports;

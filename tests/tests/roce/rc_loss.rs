@@ -2,7 +2,7 @@
 
 use srdma_core::qp::attr::QpState;
 use srdma_core::wire::NakCode;
-use srdma_tests::node::QpSpec;
+use srdma_tests::node::{Node, QpSpec};
 use srdma_tests::pair::{Fate, Pair, Way};
 use srdma_tests::rig::{Rig, SQ_PSN, brief_wcs};
 use srdma_tests::wire_dsl::{ack, nak};
@@ -49,18 +49,32 @@ fn all_done(pair: &mut Pair, what: &str) {
     assert_eq!(pair.b.state(pair.qb), QpState::Rts);
 }
 
+/// Two devices that go back, two that keep what came out of order, and one of each.
+fn mixes() -> [Pair; 4] {
+    let spec = QpSpec::default();
+    let (new, keeping) = (Node::new, Node::keeping);
+    let (a, b) = ("10.0.0.1", "10.0.0.2");
+    [
+        Pair::new(),
+        Pair::keeping(&spec),
+        Pair::of(new(a), keeping(b), &spec),
+        Pair::of(keeping(a), new(b), &spec),
+    ]
+}
+
 #[test]
 fn nothing_is_sent_twice_without_loss() {
-    let mut pair = Pair::new();
-    work(&mut pair);
-    pair.run();
-    all_done(&mut pair, "no loss");
-    assert_eq!(pair.count[Way::ToB as usize], 2 * (10 + 10 + 1 + 1));
-    let counters = pair.a.hca.counters();
-    assert_eq!(
-        (counters.ack_timeouts, counters.completer_retry_err),
-        (0, 0)
-    );
+    for mut pair in mixes() {
+        work(&mut pair);
+        pair.run();
+        all_done(&mut pair, "no loss");
+        assert_eq!(pair.count[Way::ToB as usize], 2 * (10 + 10 + 1 + 1));
+        let counters = pair.a.hca.counters();
+        assert_eq!(
+            (counters.ack_timeouts, counters.completer_retry_err),
+            (0, 0)
+        );
+    }
 }
 
 #[test]
@@ -74,11 +88,12 @@ fn any_single_loss_is_recovered() {
     };
     for way in [Way::ToB, Way::ToA] {
         for n in 0..total[way as usize] {
-            let mut pair = Pair::new();
-            pair.lose(way, n);
-            work(&mut pair);
-            pair.run();
-            all_done(&mut pair, &format!("without packet {n} {way:?}"));
+            for (mix, mut pair) in mixes().into_iter().enumerate() {
+                pair.lose(way, n);
+                work(&mut pair);
+                pair.run();
+                all_done(&mut pair, &format!("mix {mix} without packet {n} {way:?}"));
+            }
         }
     }
 }
@@ -86,19 +101,20 @@ fn any_single_loss_is_recovered() {
 #[test]
 fn everything_doubled_is_done_once() {
     // proves: roce-149
-    let mut pair = Pair::new();
-    pair.hook(|_, _, _| Fate::Twice);
-    work(&mut pair);
-    pair.run();
-    all_done(&mut pair, "everything twice");
+    for mut pair in mixes() {
+        pair.hook(|_, _, _| Fate::Twice);
+        work(&mut pair);
+        pair.run();
+        all_done(&mut pair, "everything twice");
+    }
 }
 
 #[test]
 fn chance_is_survived() {
-    // proves: roce-148, roce-149
-    for seed in 0..100 {
-        let mut rng = fastrand::Rng::with_seed(seed);
-        let mut pair = Pair::new();
+    // proves: roce-148, roce-149, ieq-12
+    for seed in 0..400usize {
+        let mut rng = fastrand::Rng::with_seed(seed as u64);
+        let mut pair = mixes().into_iter().nth(seed % 4).unwrap();
         pair.hook(move |_, _, _| match rng.u32(..1000) {
             0..50 => Fate::Drop,
             50..100 => Fate::Twice,

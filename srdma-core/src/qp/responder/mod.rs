@@ -9,6 +9,7 @@
 //! proved. A check that fails says what the peer is told ([`Fault`]); nothing was changed then.
 //! [RoCEv2 3]
 
+mod early;
 mod execute;
 mod recv;
 mod reply;
@@ -30,8 +31,6 @@ use crate::num::{Msn, Psn};
 use crate::time::Instant;
 use crate::wire::{NakCode, Packet, Position, Syndrome, Verb};
 
-/// A sequence NAK is repeated when the gap is still open after this time.
-const NAK_REPEAT_NS: u64 = 1_000_000;
 /// How long a fatal NAK is repeated for duplicates of the request it refused.
 const FATAL_GRACE_NS: u64 = 5_000_000_000;
 
@@ -97,6 +96,9 @@ pub(crate) struct Responder {
     nak_sent: Option<Instant>,
     /// An RNR NAK is pending for the expected PSN: no sequence NAKs.
     rnr_pending: bool,
+    /// Something is out of the ordinary: a NAK was sent or is due, or packets are held that came
+    /// ahead of their turn. One look where all is well.
+    unsettled: bool,
     /// The NAK that ended this queue pair, and until when it is repeated.
     fatal: Option<(Psn, Syndrome, Instant)>,
     /// Responses due, and what can be replayed.
@@ -113,6 +115,7 @@ impl Responder {
             xrc: None,
             nak_sent: None,
             rnr_pending: false,
+            unsettled: false,
             fatal: None,
             replies: Replies::default(),
         }
@@ -143,12 +146,14 @@ impl Qp {
             return;
         }
         self.note_established(ctx);
-        if let Err(fault) = self.serve(ctx, packet) {
-            if self.id.kind.is_reliable() {
+        match self.serve(ctx, packet) {
+            Ok(()) if self.rsp.unsettled => self.catch_up_early(ctx),
+            Ok(()) => {}
+            Err(fault) if self.id.kind.is_reliable() => {
                 self.refuse(ctx, packet, fault);
-            } else {
-                self.abandon_message(ctx, packet, fault);
+                self.discard_early(ctx);
             }
+            Err(fault) => self.abandon_message(ctx, packet, fault),
         }
     }
 
@@ -171,10 +176,9 @@ impl Qp {
     fn check_psn(&mut self, ctx: &mut Ctx<'_>, packet: &Packet<'_>) -> Result<bool, Fault> {
         let distance = packet.psn().since(self.rsp.epsn);
         if distance == 0 {
-            self.rsp.nak_sent = None;
-            self.rsp.rnr_pending = false;
-            // Nothing is missing any more: a NAK that has not left would only send it again.
-            self.rsp.replies.forget_nak();
+            if self.rsp.unsettled {
+                self.settle(ctx, packet.psn());
+            }
             return Ok(true);
         }
         if !self.id.kind.is_reliable() {
@@ -183,16 +187,8 @@ impl Qp {
         if distance < 0 {
             ctx.counters.duplicate_request += 1;
             self.on_duplicate(ctx, packet);
-            return Ok(false);
-        }
-        ctx.counters.out_of_seq_request += 1;
-        let repeat = self
-            .rsp
-            .nak_sent
-            .is_none_or(|sent| ctx.now.since(sent) >= NAK_REPEAT_NS);
-        if !self.rsp.rnr_pending && repeat {
-            self.rsp.nak_sent = Some(ctx.now);
-            self.nak(ctx, self.rsp.epsn, Syndrome::Nak(NakCode::PSN_SEQUENCE));
+        } else {
+            self.on_early(ctx, packet, distance.unsigned_abs());
         }
         Ok(false)
     }
@@ -305,6 +301,7 @@ impl Qp {
             if fault == Fault::NotReady {
                 ctx.counters.send_rnr_err += 1;
                 self.rsp.rnr_pending = true;
+                self.rsp.unsettled = true;
                 return;
             }
             self.rsp.fatal = Some((psn, syndrome, ctx.now.after(FATAL_GRACE_NS)));
@@ -365,6 +362,7 @@ impl Qp {
 
     fn nak(&mut self, ctx: &mut Ctx<'_>, psn: Psn, syndrome: Syndrome) {
         self.rsp.replies.nak(psn, syndrome);
+        self.rsp.unsettled = true;
         self.make_ready(ctx);
     }
 

@@ -215,6 +215,9 @@ impl Qp {
     // rule: roce-149
     pub(super) fn on_duplicate(&mut self, ctx: &mut Ctx<'_>, packet: &Packet<'_>) {
         let psn = packet.psn();
+        if let Some(early) = self.early.as_mut() {
+            early.patience.copy_of(psn, ctx.ieq.gap_max_ns);
+        }
         match packet.info().verb {
             Verb::Send | Verb::Write => {
                 self.ack_due(ctx);

@@ -1,0 +1,264 @@
+//! Packets of one queue pair that came ahead of their turn, in the order of their PSNs.
+//!
+//! ```text
+//! epsn ─ hole ─ [ psn · psn · psn ] ─ hole ─ [ psn ]
+//!               └ head: how long it has been here is how long the hole is known
+//! ```
+//!
+//! What it does not do: serve packets or answer them (`qp/responder/early.rs` does).
+//! [E810 8.6.4]
+
+use super::ieq::{Ieq, ReorderStats};
+use crate::hca::counters::Counters;
+use crate::limits::{IEQ_HELD_PER_QP, IEQ_LOW_WATER, IEQ_WINDOW};
+use crate::num::Psn;
+use crate::time::Instant;
+use bytes::BytesMut;
+use std::collections::VecDeque;
+
+/// The first hole is waited for so long.
+const FIRST_WAIT_NS: u64 = 5_000;
+/// A wait that has shrunk below this is none.
+const LEAST_WAIT_NS: u64 = 1_000;
+/// Between a NAK and its repetition lie at least so much …
+const LEAST_REPEAT_NS: u64 = 400_000;
+/// … and at first this.
+const MOST_REPEAT_NS: u64 = 1_000_000;
+
+/// Holes that are remembered after they were filled.
+const TOLD: usize = 16;
+
+/// A packet that is held.
+#[derive(Debug)]
+pub(crate) struct Held {
+    pub(crate) psn: Psn,
+    pub(crate) at: Instant,
+    pub(crate) buf: BytesMut,
+}
+
+/// What became of a packet that came ahead of its turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Admission {
+    /// It is held.
+    Held,
+    /// It was held already.
+    Copy,
+    /// There is no room for it: it is as good as lost.
+    Refused,
+}
+
+/// How long a hole is waited for before the peer is told. It learns: a packet that came late makes
+/// it longer, one that was really lost makes it shorter.              [RoCEv2 6.2]
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Patience {
+    wait_ns: u64,
+    /// The last holes that were told of, and how old each was when it was filled: if another copy
+    /// of its packet comes, the first was only late.
+    told: [Option<(Psn, u64)>; TOLD],
+    /// The oldest of them.
+    oldest: usize,
+    /// How long the peer usually takes to send what it was told is missing.
+    mends_in: Option<u64>,
+}
+
+impl Default for Patience {
+    fn default() -> Self {
+        Self {
+            wait_ns: FIRST_WAIT_NS,
+            told: [None; TOLD],
+            oldest: 0,
+            mends_in: None,
+        }
+    }
+}
+
+impl Patience {
+    /// The wait, at most `most`.
+    // rule: roce-145
+    pub(crate) const fn wait_ns(&self, most: u64) -> u64 {
+        if self.wait_ns < most {
+            self.wait_ns
+        } else {
+            most
+        }
+    }
+
+    /// How long a NAK may go without effect.
+    pub(crate) fn repeat_ns(&self) -> u64 {
+        let usual = self
+            .mends_in
+            .map_or(MOST_REPEAT_NS, |ns| ns.saturating_mul(4));
+        usual.clamp(LEAST_REPEAT_NS, MOST_REPEAT_NS)
+    }
+
+    /// The hole at `psn` was filled `age` after it was seen. `told`: whether the peer was told of
+    /// it, and how long ago it was told of this very packet.
+    pub(crate) fn filled(&mut self, psn: Psn, age: u64, told: (bool, Option<u64>)) {
+        if let Some(took) = told.1 {
+            self.mends_in = Some(self.mends_in.map_or(took, |usual| (3 * usual + took) / 4));
+        }
+        if !told.0 {
+            self.wait_ns = self.wait_ns.max(age.saturating_mul(2));
+            return;
+        }
+        let at = self.oldest;
+        self.oldest = (at + 1) % TOLD;
+        let forgotten = self
+            .told
+            .get_mut(at)
+            .and_then(|old| old.replace((psn, age)));
+        if forgotten.is_some() {
+            // No copy came of it: it was lost.
+            self.wait_ns = self.wait_ns / 4 * 3;
+            if self.wait_ns < LEAST_WAIT_NS {
+                self.wait_ns = 0;
+            }
+        }
+    }
+
+    /// A copy of `psn` came: if the peer was told that it is missing, it was only late.
+    pub(crate) fn copy_of(&mut self, psn: Psn, most: u64) {
+        for told in &mut self.told {
+            if let Some((_, age)) = told.take_if(|(missing, _)| *missing == psn) {
+                self.wait_ns = self.wait_ns.max(age.saturating_mul(2)).min(most);
+            }
+        }
+    }
+}
+
+/// The list of one queue pair, made when its first packet comes out of order.
+#[derive(Debug, Default)]
+pub(crate) struct Reorder {
+    list: VecDeque<Held>,
+    pub(crate) patience: Patience,
+    /// When the queue pair has to look at the hole again.
+    pub(crate) deadline: Option<Instant>,
+    /// The peer is not told of the present hole before this.
+    pub(crate) not_before: Instant,
+    /// The expected packet came; what is held may follow it.
+    pub(crate) moved: bool,
+    /// Times that the peer was told of the present hole.
+    pub(crate) told: u32,
+    stats: ReorderStats,
+}
+
+impl Reorder {
+    /// Counters, gauges among them.
+    pub(crate) fn stats(&self) -> ReorderStats {
+        ReorderStats {
+            list_len: self.list.len() as u64,
+            ..self.stats
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    pub(crate) fn is_full(&self) -> bool {
+        self.list.len() >= IEQ_HELD_PER_QP
+    }
+
+    /// When the packet behind the hole came: so long the hole is known.
+    pub(crate) fn hole_since(&self) -> Option<Instant> {
+        self.list.front().map(|held| held.at)
+    }
+
+    /// Takes in a packet that is `ahead` of its turn.
+    // rule: roce-155
+    // rule: ieq-2, ieq-3, ieq-4
+    pub(crate) fn admit(
+        &mut self,
+        (psn, ahead): (Psn, u32),
+        bytes: &[u8],
+        now: Instant,
+        ieq: &mut Ieq,
+        counters: &mut Counters,
+    ) -> Admission {
+        self.stats.total_ieq_bufs += 1;
+        if ahead > IEQ_WINDOW {
+            self.stats.bad_seq_num += 1;
+            counters.ieq_bad_seq_num += 1;
+            return Admission::Refused;
+        }
+        // Mostly it belongs at the end.
+        let mut at = self.list.len();
+        while let Some(before) = at.checked_sub(1).and_then(|n| self.list.get(n)) {
+            let distance = psn.since(before.psn);
+            if distance == 0 {
+                self.stats.dup_held += 1;
+                counters.ieq_dup_held += 1;
+                return Admission::Copy;
+            }
+            if distance > 0 {
+                break;
+            }
+            at -= 1;
+        }
+        // The nearest are needed first: a full list gives up its last for one before it.
+        if self.is_full() && at < self.list.len() {
+            self.drop_last(ieq, counters);
+        }
+        let room = !self.is_full() && ieq.pool.available() > IEQ_LOW_WATER;
+        let Some(buf) = room.then(|| ieq.pool.copy(bytes)).flatten() else {
+            self.stats.no_rx_bufs += 1;
+            counters.ieq_no_rx_bufs += 1;
+            return Admission::Refused;
+        };
+        if self.list.is_empty() {
+            self.stats.pmode_count += 1;
+        }
+        self.list.insert(at, Held { psn, at: now, buf });
+        self.stats.out_of_order += 1;
+        counters.ieq_out_of_order += 1;
+        self.stats.list_max = self.stats.list_max.max(self.list.len() as u64);
+        Admission::Held
+    }
+
+    fn drop_last(&mut self, ieq: &mut Ieq, counters: &mut Counters) {
+        if let Some(held) = self.list.pop_back() {
+            self.give_up(held, ieq, counters);
+        }
+    }
+
+    fn give_up(&mut self, held: Held, ieq: &mut Ieq, counters: &mut Counters) {
+        self.stats.discarded += 1;
+        counters.ieq_discarded += 1;
+        ieq.pool.put(held.buf);
+    }
+
+    /// The packet with `epsn`, if it is held. Those before it have been served otherwise and go.
+    pub(crate) fn take(
+        &mut self,
+        epsn: Psn,
+        ieq: &mut Ieq,
+        counters: &mut Counters,
+    ) -> Option<BytesMut> {
+        loop {
+            let distance = self.list.front()?.psn.since(epsn);
+            if distance > 0 {
+                return None;
+            }
+            let held = self.list.pop_front()?;
+            if distance == 0 {
+                self.stats.fpdu_processed += 1;
+                counters.ieq_reinjected += 1;
+                return Some(held.buf);
+            }
+            self.give_up(held, ieq, counters);
+        }
+    }
+
+    /// Gives up everything.
+    // rule: ieq-8
+    pub(crate) fn discard(&mut self, ieq: &mut Ieq, counters: &mut Counters) {
+        while let Some(held) = self.list.pop_front() {
+            self.give_up(held, ieq, counters);
+        }
+        self.deadline = None;
+        self.moved = false;
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,190 @@
+//! Requests that come ahead of their turn: kept until the hole before them is filled, then served
+//! in order; and the NAK that tells the peer of the hole.
+//!
+//! ```text
+//!   ahead ─► admit ─► list ─┐                    ┌─► nothing left: all is well
+//!                           ├─ hole filled ─► serve one after the other, acknowledge once
+//!                           └─ the wait is over ─► NAK, once; again only if nothing comes of it
+//! ```
+//!
+//! Nothing is carried out ahead of its turn, so a program sees what it sees without loss.
+//! [E810 8.6.4, RoCEv2 6.2]
+
+use crate::hca::ctx::Ctx;
+use crate::limits::IEQ_HOLD_NS;
+use crate::num::Psn;
+use crate::puda::reorder::{Admission, Reorder};
+use crate::qp::Qp;
+use crate::qp::attr::QpState;
+use crate::time::Instant;
+use crate::wire::{NakCode, Packet, Syndrome};
+
+/// A sequence NAK is repeated when the hole is still open after this time.
+const NAK_REPEAT_NS: u64 = 1_000_000;
+/// Repetitions of a NAK come further and further apart, up to so many doublings.
+const MAX_BACKOFF: u32 = 6;
+/// A peer that has just filled a part of a hole is given this time to go on.
+const GOES_ON_NS: u64 = 50_000;
+
+impl Qp {
+    /// A request beyond the expected PSN: packets before it are late or lost.
+    // rule: roce-86
+    // rule: ieq-1
+    // rule: ieq-12
+    #[cold]
+    pub(super) fn on_early(&mut self, ctx: &mut Ctx<'_>, packet: &Packet<'_>, ahead: u32) {
+        ctx.counters.out_of_seq_request += 1;
+        // The peer is told to wait; whatever is behind that will come again.
+        if self.rsp.rnr_pending {
+            return;
+        }
+        self.rsp.unsettled = true;
+        if ctx.ieq.keeps() {
+            let early = self.early.get_or_insert_default();
+            let place = (packet.psn(), ahead);
+            let now = ctx.now;
+            let admission = early.admit(place, packet.bytes(), now, ctx.ieq, ctx.counters);
+            if admission == Admission::Held || !early.is_empty() {
+                self.watch_hole(ctx);
+                return;
+            }
+        }
+        let repeat = self
+            .rsp
+            .nak_sent
+            .is_none_or(|sent| ctx.now.since(sent) >= NAK_REPEAT_NS);
+        if repeat {
+            self.tell_hole(ctx);
+        }
+    }
+
+    fn tell_hole(&mut self, ctx: &mut Ctx<'_>) {
+        self.rsp.nak_sent = Some(ctx.now);
+        self.nak(ctx, self.rsp.epsn, Syndrome::Nak(NakCode::PSN_SEQUENCE));
+    }
+
+    /// Tells the peer of the hole if it is time, and decides when to look again.
+    // rule: ieq-5
+    // rule: roce-147
+    fn watch_hole(&mut self, ctx: &mut Ctx<'_>) {
+        let Some(early) = self.early.as_mut() else {
+            return;
+        };
+        let Some(since) = early.hole_since() else {
+            return;
+        };
+        let due = match self.rsp.nak_sent {
+            None if early.is_full() => ctx.now,
+            None => {
+                let wait = early.patience.wait_ns(ctx.ieq.gap_max_ns);
+                since.after(wait).max(early.not_before)
+            }
+            Some(sent) => sent.after(early.patience.repeat_ns() << early.told.min(MAX_BACKOFF)),
+        };
+        let told = due <= ctx.now;
+        let next = if told {
+            early.told += 1;
+            let wait = early.patience.repeat_ns() << early.told.min(MAX_BACKOFF);
+            ctx.now.after(wait)
+        } else {
+            due
+        };
+        early.deadline = Some(next.min(since.after(IEQ_HOLD_NS)));
+        if told {
+            self.tell_hole(ctx);
+        }
+    }
+
+    /// The list asked to be looked at.
+    // rule: ieq-7
+    pub(crate) fn on_hole_timer(&mut self, ctx: &mut Ctx<'_>) {
+        let since = self.early.as_ref().and_then(|early| early.hole_since());
+        if since.is_some_and(|since| ctx.now.since(since) >= IEQ_HOLD_NS) {
+            self.discard_early(ctx);
+        } else {
+            self.watch_hole(ctx);
+        }
+    }
+
+    /// The expected packet is here: what was said and noted of its absence is settled.
+    // rule: roce-106
+    #[cold]
+    pub(super) fn settle(&mut self, ctx: &Ctx<'_>, psn: Psn) {
+        self.rsp.rnr_pending = false;
+        self.rsp.unsettled = false;
+        // A NAK that has not left would only have the packet sent again.
+        self.rsp.replies.forget_nak();
+        let told = self.rsp.nak_sent.take();
+        if let Some(early) = self.early.as_mut()
+            && let Some(since) = early.hole_since()
+        {
+            self.rsp.unsettled = true;
+            let (age, told) = (
+                ctx.now.since(since),
+                told.map(|at: Instant| ctx.now.since(at)),
+            );
+            early.moved = true;
+            early.patience.filled(psn, age, (early.told > 0, told));
+        }
+    }
+
+    /// Serves what is held and whose turn has come.
+    // rule: ieq-6
+    #[cold]
+    pub(super) fn catch_up_early(&mut self, ctx: &mut Ctx<'_>) {
+        let moved = |early: &mut Box<Reorder>| std::mem::take(&mut early.moved);
+        if !self.early.as_mut().is_some_and(moved) {
+            return;
+        }
+        self.rsp.unsettled = false;
+        let mut served = false;
+        while let Some(buf) = self
+            .early
+            .as_mut()
+            .and_then(|early| early.take(self.rsp.epsn, ctx.ieq, ctx.counters))
+        {
+            served = true;
+            let outcome = match Packet::parse(&buf) {
+                Ok(packet) => {
+                    let outcome = self.serve(ctx, &packet);
+                    if let Err(fault) = outcome {
+                        self.refuse(ctx, &packet, fault);
+                    }
+                    outcome
+                }
+                Err(_) => Ok(()),
+            };
+            ctx.ieq.pool.put(buf);
+            if outcome.is_err() || self.state == QpState::Err {
+                self.discard_early(ctx);
+                return;
+            }
+        }
+        if served {
+            // rule: ieq-9
+            self.ack_due(ctx);
+        }
+        let Some(early) = self.early.as_mut() else {
+            return;
+        };
+        early.deadline = None;
+        early.not_before = Instant(0);
+        if served {
+            early.told = 0;
+        } else {
+            early.not_before = ctx.now.after(GOES_ON_NS);
+        }
+        if !early.is_empty() {
+            self.rsp.unsettled = true;
+            self.watch_hole(ctx);
+        }
+    }
+
+    /// Gives up what is held: the queue pair ends, starts over, or refuses what comes before it.
+    // rule: ieq-8
+    pub(crate) fn discard_early(&mut self, ctx: &mut Ctx<'_>) {
+        if let Some(early) = self.early.as_mut() {
+            early.discard(ctx.ieq, ctx.counters);
+        }
+    }
+}
