@@ -28,7 +28,7 @@ use crate::error::NetError;
 use crate::socket::{ROCE_PORT, RoceSocket, SocketConfig};
 use place::Place;
 use registry::{Holder, Registry};
-use srdma_core::hca::ports::{BLOCK_BITS, BLOCKS, Lookup};
+use srdma_core::hca::ports::{BLOCK_BITS, BLOCKS, Home, Lookup};
 use std::collections::HashSet;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
@@ -46,7 +46,7 @@ const DOOR_TRIES: u32 = 200;
 #[derive(Debug)]
 struct Member {
     addr: IpAddr,
-    port: u16,
+    home: Home,
     registry: Registry,
 }
 
@@ -81,7 +81,10 @@ pub(crate) fn open(
         let addr = socket.local();
         members.push(Member {
             addr,
-            port: socket.tx_port(),
+            home: Home {
+                port: socket.tx_port(),
+                rx_bytes: socket.buffers().rx,
+            },
             registry: Registry::open(&place.file(addr))?,
         });
     }
@@ -143,7 +146,7 @@ impl Share {
             return Ok(false);
         }
         for (at, member) in self.members.iter().enumerate() {
-            let claimed = member.registry.claim(block, member.port);
+            let claimed = member.registry.claim(block, member.home);
             if !matches!(claimed, Ok(true)) {
                 let taken = self.members.get(..at).unwrap_or_default();
                 taken.iter().for_each(|other| other.registry.release(block));
@@ -168,18 +171,17 @@ impl Share {
         word.is_some_and(|word| word.load(Ordering::Acquire) >> (block % 64) & 1 == 1)
     }
 
-    /// The port that packets for a block on an address go to; `None` if there is one that cannot be
-    /// found out.
-    pub(crate) fn resolve(&self, lookup: Lookup) -> Option<u16> {
+    /// Where packets for a block on an address go to; `None` if that cannot be found out.
+    pub(crate) fn resolve(&self, lookup: Lookup) -> Option<Home> {
         let holder = match self.member(lookup.addr) {
-            Some(member) if self.has(lookup.block) => Holder::At(member.port),
+            Some(member) if self.has(lookup.block) => Holder::At(member.home),
             Some(member) => member.registry.holder(lookup.block),
             None => Registry::look(&self.place.file(lookup.addr))
                 .map_or(Holder::Nobody, |registry| registry.holder(lookup.block)),
         };
         match holder {
-            Holder::Nobody => Some(ROCE_PORT),
-            Holder::At(port) => Some(port),
+            Holder::Nobody => Some(ROCE_PORT.into()),
+            Holder::At(home) => Some(home),
             Holder::Unknown => None,
         }
     }

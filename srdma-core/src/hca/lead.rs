@@ -1,6 +1,7 @@
 //! Leading a queue pair: which path its packets take, and that they take another one.
 
 use super::Device;
+use super::ports::Home;
 use crate::qp::Qp;
 use crate::time::Instant;
 use crate::tx::path::PathKey;
@@ -19,19 +20,27 @@ impl Device {
         qp.conn.local_ip = Some(key.local);
     }
 
-    /// The process that a connected queue pair talks to is reached at `port`.
-    pub(crate) fn redirect(&mut self, qp: &mut Qp, port: u16, now: Instant) {
+    /// The process that a connected queue pair talks to is reached at `home`.
+    pub(crate) fn redirect(&mut self, qp: &mut Qp, home: Home, now: Instant) {
         let path = qp.conn.path.and_then(|id| self.paths.get(id));
         let Some(key) = path.map(|path| path.key) else {
             return;
         };
-        if key.target.port() == port || !qp.can_receive() {
+        if !qp.can_receive() {
+            return;
+        }
+        if home.rx_bytes != 0 {
+            qp.conn.peer_rx = home.rx_bytes;
+        }
+        if key.target.port() == home.port {
+            self.peers.learn(qp.conn.peer, qp.conn.peer_rx);
+            qp.make_ready(&mut self.ctx(now));
             return;
         }
         // What is in flight was charged to the socket so far.
         let una = qp.req.una;
         qp.rewind(&mut self.ctx(now), una);
-        let target = SocketAddr::new(key.target.ip(), port);
+        let target = SocketAddr::new(key.target.ip(), home.port);
         self.lead(qp, PathKey { target, ..key });
         // It may have waited for room at the other socket.
         qp.req.waiting = false;

@@ -56,6 +56,23 @@ pub const fn block_of(qpn: Qpn) -> u16 {
     block
 }
 
+/// An answer: where a block's packets go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::exhaustive_structs, reason = "all that a registry says")]
+pub struct Home {
+    /// The UDP port.
+    pub port: u16,
+    /// What the socket there holds, in bytes as the kernel counts them; 0: not known.
+    pub rx_bytes: u32,
+}
+
+impl From<u16> for Home {
+    /// A socket of the usual size at `port`.
+    fn from(port: u16) -> Self {
+        Self { port, rx_bytes: 0 }
+    }
+}
+
 /// An answer, and until when it holds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Port {
@@ -131,16 +148,18 @@ impl super::Hca {
         self.dev.ports.next()
     }
 
-    /// The block is reached at UDP port `port`; `None` if that cannot be found out: then what was
-    /// known before still counts.
-    pub fn handle_lookup(&mut self, now: Instant, lookup: Lookup, port: Option<u16>) {
-        self.dev.ports.learn(lookup, port, now);
+    /// The block is reached at `home`; `None` if that cannot be found out: then what was known
+    /// before still counts.
+    pub fn handle_lookup(&mut self, now: Instant, lookup: Lookup, home: Option<Home>) {
+        self.dev
+            .ports
+            .learn(lookup, home.map(|home| home.port), now);
         while let Some(slot) = self.dev.ports.take(lookup) {
             let Some(qp) = self.qps.get_mut(slot) else {
                 continue;
             };
-            match port {
-                Some(port) if qp.id.kind.is_connected() => self.dev.redirect(qp, port, now),
+            match home {
+                Some(home) if qp.id.kind.is_connected() => self.dev.redirect(qp, home, now),
                 _ => qp.make_ready(&mut self.dev.ctx(now)),
             }
             qp.set_timer(&mut self.timers);

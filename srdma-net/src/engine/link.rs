@@ -146,11 +146,11 @@ impl Link {
     pub(super) fn answer(&self, now: Instant, hca: &mut Hca) -> bool {
         let mut any = false;
         while let Some(lookup) = hca.poll_lookup() {
-            let port = match self.share() {
+            let home = match self.share() {
                 Some(share) => share.resolve(lookup),
-                None => Some(ROCE_PORT),
+                None => Some(ROCE_PORT.into()),
             };
-            hca.handle_lookup(now, lookup, port);
+            hca.handle_lookup(now, lookup, home);
             any = true;
         }
         any

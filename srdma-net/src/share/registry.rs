@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! file     magic 0..8 | next block 8..12 | … | 64: entry 0 | entry 1 | … | entry 4095
-//! entry    UDP port | its complement          16 bits each, little endian
+//! entry    UDP port | receive buffer, 4 KiB | complement of both      16, 16, 32 bits, little endian
 //! locks    1 MiB + block   alone: that block is taken          (bytes beyond the file's end)
 //!          2 MiB           shared: the file is in use; alone: it is being made or removed
 //!          2 MiB + 1       alone: somebody takes the next block
@@ -15,7 +15,7 @@
 
 use crate::error::NetError;
 use crate::sys::lock::{self, Mode};
-use srdma_core::hca::ports::BLOCKS;
+use srdma_core::hca::ports::{BLOCKS, Home};
 use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::fd::AsFd;
@@ -23,10 +23,12 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-const MAGIC: [u8; 8] = *b"srdma\0r1";
+const MAGIC: [u8; 8] = *b"srdma\0r2";
 const NEXT_AT: u64 = 8;
 const ENTRIES_AT: u64 = 64;
-const ENTRY: u64 = 4;
+const ENTRY: u64 = 8;
+/// What receive buffers are counted in, bytes.
+const RX_UNIT: u32 = 4096;
 const SIZE: u64 = ENTRIES_AT + BLOCKS as u64 * ENTRY;
 const LOCK_BLOCKS: i64 = 1 << 20;
 const LOCK_LIFE: i64 = 2 << 20;
@@ -45,8 +47,8 @@ pub(super) struct Registry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Holder {
     Nobody,
-    /// A process that receives at this port.
-    At(u16),
+    /// A process that receives there.
+    At(Home),
     /// Somebody, but the file does not say who: it is damaged, or being written.
     Unknown,
 }
@@ -54,7 +56,7 @@ pub(super) enum Holder {
 impl Holder {
     pub(super) const fn port(self) -> Option<u16> {
         match self {
-            Self::At(port) => Some(port),
+            Self::At(home) => Some(home.port),
             Self::Nobody | Self::Unknown => None,
         }
     }
@@ -173,12 +175,12 @@ impl Registry {
         random
     }
 
-    /// Takes `block`, whose packets come to `port`. False: somebody else has it.
-    pub(super) fn claim(&self, block: u16, port: u16) -> io::Result<bool> {
+    /// Takes `block`, whose packets come to `home`. False: somebody else has it.
+    pub(super) fn claim(&self, block: u16, home: Home) -> io::Result<bool> {
         if !self.lock(lock_of(block), 1, Mode::Alone)? {
             return Ok(false);
         }
-        let written = self.write_entry(block, port);
+        let written = self.write_entry(block, home);
         if written.is_err() {
             let _ = lock::unlock(self.file.as_fd(), lock_of(block), 1);
         }
@@ -188,7 +190,7 @@ impl Registry {
     /// Gives `block` back.
     pub(super) fn release(&self, block: u16) {
         // The lock counts; the entry only spares others a look at it.
-        let _ = self.write_entry(block, 0);
+        let _ = self.write_entry(block, Home::from(0));
         let _ = lock::unlock(self.file.as_fd(), lock_of(block), 1);
     }
 
@@ -201,12 +203,16 @@ impl Registry {
         }
     }
 
-    fn read_entry(&self, block: u16) -> Option<u16> {
-        let mut entry = [0; 4];
+    fn read_entry(&self, block: u16) -> Option<Home> {
+        let mut entry = [0; 8];
         self.file.read_exact_at(&mut entry, entry_at(block)).ok()?;
-        let [a, b, c, d] = entry;
-        let (port, check) = (u16::from_le_bytes([a, b]), u16::from_le_bytes([c, d]));
-        (port != 0 && port == !check).then_some(port)
+        let [a, b, c, d, check @ ..] = entry;
+        if u32::from_le_bytes([a, b, c, d]) != !u32::from_le_bytes(check) {
+            return None;
+        }
+        let (port, units) = (u16::from_le_bytes([a, b]), u16::from_le_bytes([c, d]));
+        let rx_bytes = u32::from(units) * RX_UNIT;
+        (port != 0).then_some(Home { port, rx_bytes })
     }
 
     fn lock(&self, at: i64, len: i64, mode: Mode) -> io::Result<bool> {
@@ -223,12 +229,12 @@ impl Registry {
         self.file.write_all_at(&next.to_le_bytes(), NEXT_AT)
     }
 
-    fn write_entry(&self, block: u16, port: u16) -> io::Result<()> {
-        let mut entry = [0; 4];
-        let (low, high) = entry.split_at_mut(2);
-        low.copy_from_slice(&port.to_le_bytes());
-        high.copy_from_slice(&(!port).to_le_bytes());
-        self.file.write_all_at(&entry, entry_at(block))
+    fn write_entry(&self, block: u16, home: Home) -> io::Result<()> {
+        let units = u16::try_from(home.rx_bytes / RX_UNIT).unwrap_or(u16::MAX);
+        let words = u32::from(units) << 16 | u32::from(home.port);
+        let entry = u64::from(!words) << 32 | u64::from(words);
+        self.file
+            .write_all_at(&entry.to_le_bytes(), entry_at(block))
     }
 }
 

@@ -17,6 +17,10 @@ fn lookup(addr: IpAddr, block: u16) -> Lookup {
     Lookup::of(addr, Qpn::new(u32::from(block) << BLOCK_BITS | 0x123))
 }
 
+fn port(who: &Share, lookup: Lookup) -> Option<u16> {
+    who.resolve(lookup).map(|home| home.port)
+}
+
 #[test]
 fn each_finds_the_others() {
     let (here, there) = (address(), address());
@@ -26,29 +30,32 @@ fn each_finds_the_others() {
     let (a_port, b_port) = (a_sockets[0].tx_port(), b_sockets[1].tx_port());
     assert_ne!(a.name(), b.name());
     for who in [&a, &b, &c] {
-        assert_eq!(who.resolve(lookup(here, a.name())), Some(a_port));
-        assert_eq!(who.resolve(lookup(here, b.name())), Some(b_port));
+        assert_eq!(port(who, lookup(here, a.name())), Some(a_port));
+        assert_eq!(port(who, lookup(here, b.name())), Some(b_port));
         assert_eq!(
-            who.resolve(lookup(there, b.name())),
+            port(who, lookup(there, b.name())),
             Some(b_sockets[0].tx_port())
         );
         assert_eq!(
-            who.resolve(lookup(here, 0)),
+            port(who, lookup(here, 0)),
             Some(ROCE_PORT),
             "QP1 is at the door"
         );
         assert_eq!(
-            who.resolve(lookup(address(), a.name())),
+            port(who, lookup(address(), a.name())),
             Some(ROCE_PORT),
             "nobody is there"
         );
     }
+    let home = a.resolve(lookup(here, b.name())).unwrap();
+    let granted = b_sockets[1].buffers().rx;
+    assert!(home.rx_bytes > 0 && home.rx_bytes.abs_diff(granted) < 4096);
     assert_eq!(a.neighbour(here, b.name()), Some(b_port));
     assert_eq!(a.neighbour(here, a.name()), None);
     assert_eq!((check(here).unwrap(), check(address()).unwrap()), (2, 0));
     let gone = a.name();
     drop((a, a_sockets));
-    assert_eq!(b.resolve(lookup(here, gone)), Some(ROCE_PORT));
+    assert_eq!(port(&b, lookup(here, gone)), Some(ROCE_PORT));
 }
 
 #[test]
@@ -69,10 +76,10 @@ fn blocks_are_taken_as_they_are_needed_and_given_back() {
     let left = taken(here).unwrap();
     assert_eq!(
         left,
-        [(b.name(), b.resolve(lookup(here, b.name())).unwrap())]
+        [(b.name(), port(&b, lookup(here, b.name())).unwrap())]
     );
     for block in seen {
-        assert_eq!(b.resolve(lookup(here, block)), Some(ROCE_PORT));
+        assert_eq!(port(&b, lookup(here, block)), Some(ROCE_PORT));
     }
 }
 

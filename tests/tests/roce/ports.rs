@@ -3,7 +3,7 @@
 //! Every packet that is heard had the right ICRC for the port that it went to.
 
 use srdma_core::hca::HcaConfig;
-use srdma_core::hca::ports::Lookup;
+use srdma_core::hca::ports::{Home, Lookup};
 use srdma_core::hw::HwQpType;
 use srdma_core::time::ack_timeout_ns;
 use srdma_core::wire::ROCE_PORT;
@@ -24,7 +24,8 @@ fn rig(spec: &QpSpec) -> Rig {
 
 fn answer(rig: &mut Rig, lookup: Lookup, port: Option<u16>) {
     assert_eq!(rig.node.hca.poll_lookup(), Some(lookup));
-    rig.node.hca.handle_lookup(rig.node.now, lookup, port);
+    let home = port.map(Home::from);
+    rig.node.hca.handle_lookup(rig.node.now, lookup, home);
     assert_eq!(rig.node.hca.poll_lookup(), None);
 }
 

@@ -17,9 +17,9 @@ fn a_block_has_one_owner_and_is_free_when_he_is_gone() {
         Registry::open(&path).unwrap(),
         Registry::open(&path).unwrap(),
     );
-    assert!(!a.has_others() && a.claim(17, 50_000).unwrap());
-    assert!(!b.claim(17, 50_001).unwrap());
-    assert!(b.claim(18, 50_001).unwrap());
+    assert!(!a.has_others() && a.claim(17, Home::from(50_000)).unwrap());
+    assert!(!b.claim(17, Home::from(50_001)).unwrap());
+    assert!(b.claim(18, Home::from(50_001)).unwrap());
     assert_eq!(
         (b.holder(17).port(), a.holder(18).port()),
         (Some(50_000), Some(50_001))
@@ -34,7 +34,7 @@ fn a_block_has_one_owner_and_is_free_when_he_is_gone() {
     let Registry { file, .. } = &a;
     lock::unlock(file.as_fd(), lock_of(17), 1).unwrap();
     assert_eq!(b.holder(17).port(), None);
-    assert!(b.claim(17, 50_001).unwrap());
+    assert!(b.claim(17, Home::from(50_001)).unwrap());
     b.release(17);
     let looked = Registry::look(&path).unwrap();
     assert_eq!(
@@ -87,7 +87,7 @@ fn a_damaged_file_is_made_anew_unless_it_is_in_use() {
         std::fs::write(&path, &damage).unwrap();
         let a = Registry::open(&path).unwrap();
         assert!(a.is_sound().unwrap());
-        assert!(a.claim(5, 50_000).unwrap());
+        assert!(a.claim(5, Home::from(50_000)).unwrap());
         std::fs::write(&path, &damage).unwrap();
         let error = Registry::open(&path).unwrap_err();
         let text = error.to_string();
@@ -115,8 +115,13 @@ fn entries_that_make_no_sense_lead_nowhere() {
         Registry::open(&path).unwrap(),
         Registry::open(&path).unwrap(),
     );
-    assert!(a.claim(9, 50_000).unwrap());
-    for entry in [[0; 4], [0xff; 4], [1, 2, 3, 4], [0, 0, 0xff, 0xff]] {
+    assert!(a.claim(9, Home::from(50_000)).unwrap());
+    for entry in [
+        [0; 8],
+        [0xff; 8],
+        [1, 2, 3, 4, 5, 6, 7, 8],
+        [0, 0, 9, 0, 0xff, 0xff, 0xf6, 0xff],
+    ] {
         a.file.write_all_at(&entry, entry_at(9)).unwrap();
         assert_eq!(b.holder(9), Holder::Unknown, "{entry:?}");
     }
@@ -148,7 +153,7 @@ fn many_open_and_close_at_once() {
                 for turn in 0..50u16 {
                     let registry = Registry::open(path).unwrap();
                     let block = thread * 100 + turn;
-                    assert!(registry.claim(block, 50_000 + thread).unwrap());
+                    assert!(registry.claim(block, Home::from(50_000 + thread)).unwrap());
                     let looked = Registry::look(path).unwrap();
                     assert_eq!(looked.holder(block).port(), Some(50_000 + thread));
                 }
