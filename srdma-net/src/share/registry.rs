@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! file     magic 0..8 | next block 8..12 | … | 64: entry 0 | entry 1 | … | entry 4095
-//! entry    UDP port | receive buffer, 4 KiB | complement of both      16, 16, 32 bits, little endian
+//! entry    UDP port | receive buffer, 4 KiB | complement of both   16, 16, 32 bits, low end first
 //! locks    1 MiB + block   alone: that block is taken          (bytes beyond the file's end)
 //!          2 MiB           shared: the file is in use; alone: it is being made or removed
 //!          2 MiB + 1       alone: somebody takes the next block
