@@ -160,6 +160,33 @@ fn tshark_reads_captures() {
     assert!(text.contains("RC SEND_FIRST"), "text as well");
 }
 
+#[test]
+fn faults_are_comments() {
+    if !is_installed("ibv_rc_pingpong") || !is_installed("tshark") {
+        return;
+    }
+    let files = Files::new("faults");
+    let (out, capture) = (files.path("lines"), files.path("capture"));
+    let (out, capture) = (out.to_str().unwrap(), capture.to_str().unwrap());
+    let rules = "drop nth=5; out corrupt nth=7; out duplicate nth=9";
+    let options = ["-o", out, "--pcap", capture, "--faults", rules];
+    ping_pong(&files, &options, "-n 20");
+    let comments = tshark(Path::new(capture), &["-T", "fields", "-e", "frame.comment"]);
+    for fault in ["dropped", "bits flipped", "duplicate"] {
+        assert!(comments.contains(&format!("fault: {fault}")), "{comments}");
+    }
+    let lines = std::fs::read_to_string(out).unwrap();
+    assert!(
+        lines.contains(" fault-in ") && lines.contains("cause=icrc_error"),
+        "{lines}"
+    );
+    let bad = command(&["run", "--faults", "dorp", "--", "true"])
+        .output()
+        .unwrap();
+    let errors = String::from_utf8_lossy(&bad.stderr);
+    assert!(!bad.status.success() && errors.contains("dorp"), "{errors}");
+}
+
 fn tshark(capture: &Path, args: &[&str]) -> String {
     let mut run = Command::new("tshark");
     let output = run.arg("-r").arg(capture).args(args).output().unwrap();

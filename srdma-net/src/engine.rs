@@ -15,6 +15,7 @@
 //! What this file does not do: decide anything about RDMA.
 
 mod config;
+mod faults;
 pub(crate) mod link;
 mod park;
 mod thread;
@@ -103,7 +104,7 @@ impl Core {
         let received = if by == By::Poster {
             0
         } else {
-            link.receive(now, |meta, bytes| hca.handle_datagram(now, meta, bytes))
+            link.receive(now, hca)
         };
         // Acknowledgements only wait where somebody looks in if the caller does not come back.
         let may_wait = looking_in && matches!(by, By::Poller | By::Waiter | By::Armer);
@@ -134,21 +135,22 @@ impl Core {
 
     fn transmit(&mut self, now: Instant, acks: Acks) -> bool {
         let mut any = false;
+        self.link.depart(now);
         self.blocked = false;
         for _ in 0..BATCHES_PER_PASS {
-            self.link.answer(now, &mut self.hca);
+            self.link.carrier.answer(now, &mut self.hca);
             let Some(batch) = self.hca.poll_transmit(now, &mut self.arena, acks) else {
                 // A datagram may wait for an answer that only its turn asked for.
-                if self.link.answer(now, &mut self.hca) {
+                if self.link.carrier.answer(now, &mut self.hca) {
                     continue;
                 }
                 break;
             };
             let token = batch.token;
             let sent = if trace::on() {
-                trace::send(&mut self.link, &batch)
+                trace::send(&mut self.link, now, &batch)
             } else {
-                self.link.send(&batch)
+                self.link.send(now, &batch)
             };
             any |= sent.runs > 0;
             self.hca
@@ -235,7 +237,7 @@ impl Engine {
         let vectors = hca.vectors().min(MAX_VECTORS);
         let mut arena = TxArena::new().map_err(|_| NetError::OutOfMemory)?;
         link.learn_limits(&mut arena.limits);
-        let rx_fds = link.fds().into_boxed_slice();
+        let rx_fds = link.carrier.fds().into_boxed_slice();
         let shared = Arc::new(Shared {
             trace: trace::register(&name),
             core: Mutex::new(Core {
@@ -333,7 +335,7 @@ impl Engine {
     pub fn follow_interfaces(&self, addrs: &[IpAddr]) {
         let up = interface::any_up(addrs);
         let mut core = self.shared.lock();
-        if let Link::Udp(_) = &core.link {
+        if core.link.follows_interfaces() {
             let state = if up {
                 LinkState::Active
             } else {
@@ -362,13 +364,13 @@ impl Engine {
     /// its addresses with nobody, and has all of them.
     #[must_use]
     pub fn own_qpns(&self) -> Option<RangeInclusive<u32>> {
-        let share = self.shared.lock().link.share().cloned()?;
+        let share = self.shared.lock().link.carrier.share().cloned()?;
         Some(share.first_qpns())
     }
 
     /// Takes further queue pair numbers; `None` if there are none left.
     pub fn claim_qpns(&self) -> Result<Option<RangeInclusive<u32>>, NetError> {
-        let share = self.shared.lock().link.share().cloned();
+        let share = self.shared.lock().link.carrier.share().cloned();
         share.map_or(Ok(None), |share| share.claim())
     }
 

@@ -1,29 +1,39 @@
-//! A bad network at the socket's edge: seeded loss, duplication, reordering, corruption, delay.
+//! A bad network at the socket's edge, and a bad device: by rules, chance and seed.
 //!
 //! ```text
-//! socket → offer(buffer) → taken apart → lost?  twice?  a bit flipped?  due later? → held
-//!                                                                     poll(now) ◄─── in order of
-//!                                                                                    due time
+//! socket → offer ─► rules: lost? twice? a bit flipped? due later? ─► held ─► poll → device
+//! device → offer_out ─► the same ─────────────────────────────────► held ─► poll_out → socket
+//!                        └► mishaps of the device, with the packet that brings them
 //! ```
 //!
-//! It stands behind the receiving socket, so it acts on real datagrams of real sockets. The other
-//! direction is the other side's. Merged buffers are taken apart, since a network loses packets.
-//! A device without faults has no injector and pays nothing; one with faults allocates per buffer.
+//! It acts on real datagrams of real sockets, one by one: merged buffers are taken apart, since a
+//! network loses packets. The same seed and the same datagrams give the same faults. A device
+//! without faults has no injector and pays nothing; one with faults allocates per datagram.
 
-use bytes::{Bytes, BytesMut};
-use core::cmp::Reverse;
+mod hold;
+mod judge;
+mod parse;
+mod rule;
+
+pub use parse::FaultSyntax;
+pub use rule::{DeviceFault, Direction, FaultAction, FaultRule, Match};
+
+pub(crate) use judge::dest_of;
+
+use bytes::Bytes;
 use fastrand::Rng;
+use hold::Hold;
+use judge::{Decision, Judge};
 use srdma_core::rx::RxMeta;
 use srdma_core::time::Instant;
-use std::collections::BinaryHeap;
+use srdma_core::trace::{self, Kind, PacketNote, PacketPath};
+use srdma_core::tx::Run;
+use std::net::SocketAddr;
 
-/// Datagrams held at most; more are dropped.
-const MAX_HELD: usize = 8192;
-
-/// How bad the network is. Probabilities are per datagram, from 0 to 1.
-#[derive(Clone, Copy, Debug, PartialEq)]
+/// How bad network and device are. Probabilities are per datagram, from 0 to 1.
+#[derive(Clone, Debug, PartialEq)]
 pub struct FaultConfig {
-    /// A datagram disappears.
+    /// A datagram that comes in disappears.
     pub loss: f64,
     /// A datagram arrives twice.
     pub duplicate: f64,
@@ -37,6 +47,8 @@ pub struct FaultConfig {
     pub reorder_ns: u64,
     /// The same seed gives the same faults for the same datagrams.
     pub seed: u64,
+    /// What else happens, to which packets, in both directions.
+    pub rules: Vec<FaultRule>,
 }
 
 impl Default for FaultConfig {
@@ -49,6 +61,7 @@ impl Default for FaultConfig {
             delay_ns: 0,
             reorder_ns: 100_000,
             seed: 0,
+            rules: Vec::new(),
         }
     }
 }
@@ -58,18 +71,42 @@ impl FaultConfig {
     #[must_use]
     pub fn is_off(&self) -> bool {
         let odds = [self.loss, self.duplicate, self.reorder, self.corrupt];
-        self.delay_ns == 0 && odds.iter().all(|&odds| odds <= 0.0)
+        self.delay_ns == 0 && odds.iter().all(|&odds| odds <= 0.0) && self.rules.is_empty()
+    }
+
+    /// All of it as rules, the plain probabilities first.
+    fn all_rules(&self) -> Vec<FaultRule> {
+        let plain = [
+            (self.loss, FaultAction::Drop),
+            (self.duplicate, FaultAction::Duplicate),
+            (
+                self.reorder,
+                FaultAction::Reorder {
+                    ns: self.reorder_ns,
+                },
+            ),
+            (self.corrupt, FaultAction::Corrupt),
+        ];
+        let plain = plain.into_iter().filter(|(odds, _)| *odds > 0.0);
+        let mut rules: Vec<_> = plain
+            .map(|(odds, action)| FaultRule::new(action).chance(odds))
+            .collect();
+        if self.delay_ns > 0 {
+            rules.push(FaultRule::new(FaultAction::Delay { ns: self.delay_ns }));
+        }
+        rules.extend(self.rules.iter().cloned());
+        rules
     }
 }
 
-/// What was done to datagrams.
+/// What was done to datagrams, both directions together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct FaultCounters {
-    /// Datagrams that came in.
+    /// Datagrams that came in or were to leave.
     pub offered: u64,
     /// Datagrams handed on, duplicates among them.
     pub delivered: u64,
-    /// Lost by chance.
+    /// Lost by a rule.
     pub lost: u64,
     /// Handed on twice.
     pub duplicated: u64,
@@ -79,24 +116,59 @@ pub struct FaultCounters {
     pub corrupted: u64,
     /// Dropped because too many were held.
     pub overflowed: u64,
+    /// Mishaps of the device.
+    pub device: u64,
 }
 
-/// Does to received datagrams what [`FaultConfig`] says.
+impl FaultCounters {
+    /// Names and values.
+    pub(crate) const fn named(&self) -> [(&'static str, u64); 8] {
+        [
+            ("fault_offered", self.offered),
+            ("fault_delivered", self.delivered),
+            ("fault_lost", self.lost),
+            ("fault_duplicated", self.duplicated),
+            ("fault_reordered", self.reordered),
+            ("fault_corrupted", self.corrupted),
+            ("fault_overflowed", self.overflowed),
+            ("fault_device", self.device),
+        ]
+    }
+}
+
+/// A datagram for the device, and what happens to the device with it.
+#[derive(Debug)]
+pub struct Arrival {
+    /// Where it came from.
+    pub meta: RxMeta,
+    /// Its bytes.
+    pub bytes: Bytes,
+    /// What was done to it.
+    pub note: PacketNote,
+    /// Mishaps, just before it is seen.
+    pub device: Vec<DeviceFault>,
+}
+
+/// A datagram for the socket.
+#[derive(Debug)]
+pub struct Departure {
+    /// Where to: one packet, its gather entries not meant.
+    pub run: Run,
+    /// The port that it leaves from.
+    pub port: u16,
+    /// Its bytes.
+    pub bytes: Bytes,
+    /// What was done to it.
+    pub note: PacketNote,
+}
+
+/// Does to datagrams what [`FaultConfig`] says.
 #[derive(Debug)]
 pub struct FaultInjector {
-    config: FaultConfig,
-    random: Rng,
-    held: BinaryHeap<Reverse<Held>>,
-    next_order: u64,
+    judge: Judge,
+    arrivals: Hold<Arrival>,
+    departures: Hold<Departure>,
     counters: FaultCounters,
-}
-
-#[derive(Debug)]
-struct Held {
-    due: Instant,
-    order: u64,
-    meta: RxMeta,
-    bytes: Bytes,
 }
 
 impl FaultInjector {
@@ -104,10 +176,9 @@ impl FaultInjector {
     #[must_use]
     pub fn new(config: &FaultConfig) -> Option<Self> {
         (!config.is_off()).then(|| Self {
-            config: *config,
-            random: Rng::with_seed(config.seed),
-            held: BinaryHeap::new(),
-            next_order: 0,
+            judge: Judge::new(config.all_rules(), Rng::with_seed(config.seed)),
+            arrivals: Hold::default(),
+            departures: Hold::default(),
             counters: FaultCounters::default(),
         })
     }
@@ -118,118 +189,146 @@ impl FaultInjector {
         &self.counters
     }
 
+    /// There are rules about what leaves: packets are sent one by one.
+    #[must_use]
+    pub fn acts_on_departures(&self) -> bool {
+        self.judge.has(Direction::Out)
+    }
+
     /// Takes a received buffer.
     pub fn offer(&mut self, now: Instant, meta: &RxMeta, bytes: &[u8]) {
         let whole = Bytes::copy_from_slice(bytes);
         let stride = meta.stride.max(1);
         for start in (0..bytes.len()).step_by(stride) {
-            let datagram = &whole.slice(start..bytes.len().min(start.saturating_add(stride)));
-            self.offer_one(now, meta, datagram);
+            let bytes = whole.slice(start..bytes.len().min(start.saturating_add(stride)));
+            let meta = RxMeta {
+                stride: bytes.len(),
+                ..*meta
+            };
+            self.offer_one(now, meta, &bytes);
+        }
+    }
+
+    fn offer_one(&mut self, now: Instant, meta: RxMeta, bytes: &Bytes) {
+        let decision = self.decide(Direction::In, bytes);
+        if decision.dropped {
+            let path = PacketPath {
+                source: meta.source,
+                target: SocketAddr::new(meta.local, meta.port),
+                tclass: meta.tclass,
+                hop_limit: meta.hop_limit,
+                ip_id: meta.first,
+                note: decision.note,
+            };
+            if trace::on() {
+                trace::packet(Kind::FAULT_IN, None, &path, bytes);
+            }
+        }
+        // What becomes of a packet that is lost has no bearing on what the device does with it.
+        let device = decision.device.clone();
+        let make = |bytes, note, device| Arrival {
+            meta,
+            bytes,
+            note,
+            device,
+        };
+        if decision.dropped {
+            if !device.is_empty() {
+                let at = now.after(decision.delay_ns);
+                self.arrivals
+                    .put(at, make(Bytes::new(), decision.note, device));
+            }
+            return;
+        }
+        for (bytes, note, delay_ns, first) in decision.copies(bytes) {
+            let device = if first { device.clone() } else { Vec::new() };
+            let held = self
+                .arrivals
+                .put(now.after(delay_ns), make(bytes, note, device));
+            self.counters.overflowed += u64::from(!held);
         }
     }
 
     /// The next datagram that is due at `now`.
-    pub fn poll(&mut self, now: Instant) -> Option<(RxMeta, Bytes)> {
-        if self.next_due()? > now {
-            return None;
+    pub fn poll(&mut self, now: Instant) -> Option<Arrival> {
+        let arrival = self.arrivals.take(now)?;
+        self.counters.delivered += u64::from(!arrival.bytes.is_empty());
+        Some(arrival)
+    }
+
+    /// Takes a packet that is to leave; false if there is no room.
+    pub fn offer_out(&mut self, now: Instant, run: &Run, port: u16, bytes: &Bytes) -> bool {
+        if self.departures.is_full() {
+            return false;
         }
-        let Reverse(held) = self.held.pop()?;
+        let decision = self.decide(Direction::Out, bytes);
+        if decision.dropped {
+            let path = PacketPath {
+                source: SocketAddr::new(run.local, port),
+                target: run.target,
+                tclass: run.tclass,
+                hop_limit: run.hop_limit,
+                ip_id: 0,
+                note: decision.note,
+            };
+            if trace::on() {
+                trace::packet(Kind::FAULT_OUT, None, &path, bytes);
+            }
+            return true;
+        }
+        for (bytes, note, delay_ns, _) in decision.copies(bytes) {
+            let len = u16::try_from(bytes.len()).unwrap_or(u16::MAX);
+            let run = Run {
+                segment_len: len,
+                packets: 1,
+                bytes: u32::from(len),
+                segs: 0..1,
+                ..run.clone()
+            };
+            let departure = Departure {
+                run,
+                port,
+                bytes,
+                note,
+            };
+            self.departures.put(now.after(delay_ns), departure);
+        }
+        true
+    }
+
+    /// The next packet that leaves at `now`.
+    pub fn poll_out(&mut self, now: Instant) -> Option<Departure> {
+        let departure = self.departures.take(now)?;
         self.counters.delivered += 1;
-        Some((held.meta, held.bytes))
+        Some(departure)
+    }
+
+    /// The socket had no room for `departure`: it is the next again.
+    pub fn put_back(&mut self, departure: Departure) {
+        self.counters.delivered -= 1;
+        self.departures.put_back(departure);
     }
 
     /// When the next datagram is due.
     #[must_use]
     pub fn next_due(&self) -> Option<Instant> {
-        self.held.peek().map(|Reverse(held)| held.due)
+        let dues = [self.arrivals.next_due(), self.departures.next_due()];
+        dues.into_iter().flatten().min()
     }
 
-    fn offer_one(&mut self, now: Instant, meta: &RxMeta, bytes: &Bytes) {
-        self.counters.offered += 1;
-        if self.chance(self.config.loss) {
-            self.counters.lost += 1;
-            return;
-        }
-        let copies = if self.chance(self.config.duplicate) {
-            self.counters.duplicated += 1;
-            2
+    fn decide(&mut self, direction: Direction, bytes: &Bytes) -> Decision {
+        let decision = self.judge.decide(direction, bytes);
+        let counters = &mut self.counters;
+        counters.offered += 1;
+        counters.device += decision.device.len() as u64;
+        if decision.dropped {
+            counters.lost += 1;
         } else {
-            1
-        };
-        for _ in 0..copies {
-            let mut due = now.after(self.config.delay_ns);
-            if self.chance(self.config.reorder) {
-                self.counters.reordered += 1;
-                due = due.after(self.random.u64(1..=self.config.reorder_ns.max(1)));
-            }
-            let bytes = if self.chance(self.config.corrupt) {
-                self.counters.corrupted += 1;
-                self.flip_bits(bytes)
-            } else {
-                bytes.clone()
-            };
-            self.hold(due, meta, bytes);
+            counters.duplicated += u64::from(decision.twice);
+            counters.reordered += u64::from(decision.note.reordered());
+            counters.corrupted += u64::from(decision.flipped.is_some());
         }
-    }
-
-    fn hold(&mut self, due: Instant, meta: &RxMeta, bytes: Bytes) {
-        if self.held.len() >= MAX_HELD {
-            self.counters.overflowed += 1;
-            return;
-        }
-        let meta = RxMeta {
-            stride: bytes.len(),
-            ..*meta
-        };
-        let order = self.next_order;
-        self.next_order += 1;
-        self.held.push(Reverse(Held {
-            due,
-            order,
-            meta,
-            bytes,
-        }));
-    }
-
-    fn chance(&mut self, odds: f64) -> bool {
-        odds > 0.0 && self.random.f64() < odds
-    }
-
-    fn flip_bits(&mut self, bytes: &Bytes) -> Bytes {
-        let mut copy = BytesMut::from(&bytes[..]);
-        for _ in 0..self.random.u8(1..=3) {
-            let at = self.random.usize(..copy.len().max(1));
-            if let Some(byte) = copy.get_mut(at) {
-                *byte ^= 1 << self.random.u8(..8);
-            }
-        }
-        copy.freeze()
-    }
-}
-
-impl Held {
-    const fn key(&self) -> (u64, u64) {
-        (self.due.0, self.order)
-    }
-}
-
-impl PartialEq for Held {
-    fn eq(&self, other: &Self) -> bool {
-        self.key() == other.key()
-    }
-}
-
-impl Eq for Held {}
-
-impl PartialOrd for Held {
-    fn partial_cmp(&self, other: &Self) -> Option<core::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Held {
-    fn cmp(&self, other: &Self) -> core::cmp::Ordering {
-        self.key().cmp(&other.key())
+        decision
     }
 }
 

@@ -17,7 +17,7 @@ pub use crate::sys::exit::outlive_interrupts;
 pub use capture::Capture;
 pub use srdma_core::trace::{doorbell, enter, on};
 
-pub(crate) use out::send;
+pub(crate) use out::{gather_run, send};
 
 use crate::sys::exit;
 use srdma_core::trace::{self as probes, Kind, Record};

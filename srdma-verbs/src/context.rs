@@ -18,12 +18,14 @@ use crate::driver::fifo::Fifo;
 use crate::error::{Arg, Reason, Result};
 use crate::pd::Pd;
 use core::fmt;
+use srdma_core::hca::Injection;
 use srdma_core::hca::counters::Counters;
 use srdma_core::limits;
 use srdma_core::num::Pkey;
 use srdma_core::obj::port::{Gid, LinkState, Mtu, PKEYS};
 use srdma_core::time::Instant;
 use srdma_net::ProcessMemory;
+use srdma_net::fault::{DeviceFault, FaultConfig};
 use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -168,6 +170,22 @@ impl Context {
     #[must_use]
     pub fn name(&self) -> &str {
         &self.inner.name
+    }
+
+    /// From here on, packets of this device meet these faults; `None` for a good network.
+    pub fn set_faults(&self, faults: Option<&FaultConfig>) {
+        self.inner.driver.engine.set_faults(faults);
+    }
+
+    /// Brings a mishap of the device about, for tests of programs that must survive it; false if
+    /// there is nothing that it could happen to.
+    pub fn inject(&self, what: Injection) -> bool {
+        self.inner.driver.engine.inject(what)
+    }
+
+    /// Lets the device stand still, or its port be down, for a while.
+    pub fn disturb(&self, fault: DeviceFault) {
+        self.inner.driver.engine.disturb(fault);
     }
 
     /// The addresses of the device, in the order of the GID table.

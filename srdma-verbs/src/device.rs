@@ -157,8 +157,8 @@ impl DeviceConfig {
         self
     }
 
-    /// Loses, repeats, reorders and damages packets that come in, by chance and seed.
-    pub const fn fault(mut self, fault: FaultConfig) -> Self {
+    /// A bad network and a bad device, by rules, chance and seed: see `docs/faults.md`.
+    pub fn fault(mut self, fault: FaultConfig) -> Self {
         self.fault = Some(fault);
         self
     }
@@ -193,7 +193,7 @@ impl DeviceConfig {
         let config = self.gso(options.gso).gro(options.gro);
         Self {
             rcvbuf_cap: options.rcvbuf_cap,
-            fault: options.fault,
+            fault: options.fault.clone(),
             ieq: options.ieq,
             ..config
         }

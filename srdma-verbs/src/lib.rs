@@ -140,6 +140,8 @@ pub use wc::{Completion, Wc, WcFlags, WcOpcode, WcStatus, WrId};
 pub use wr::{Wr, kind};
 pub use xrc::{Xrcd, XrcdOpen};
 
+pub use observe::check_faults;
+pub use srdma_core::hca::Injection;
 pub use srdma_core::hca::counters::Counters;
 pub use srdma_core::hw::Sge;
 pub use srdma_core::hw::cqp::CqpMinor;
@@ -152,5 +154,5 @@ pub use srdma_core::puda::{IeqMode, ReorderStats};
 pub use srdma_core::qp::attr::{AttrError, AttrMask, QpState, QpType};
 pub use srdma_net::NetError;
 pub use srdma_net::clock::{Clock, ManualClock};
-pub use srdma_net::fault::FaultConfig;
+pub use srdma_net::fault::{DeviceFault, Direction, FaultAction, FaultConfig, FaultRule};
 pub use srdma_net::wire_link::{Datagram, WireLink};

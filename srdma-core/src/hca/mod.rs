@@ -13,6 +13,7 @@ pub mod counters;
 pub(crate) mod ctx;
 pub mod events;
 mod id_guard;
+mod inject;
 mod lead;
 pub mod msix;
 pub(crate) mod peer;
@@ -23,6 +24,7 @@ pub(crate) mod timer;
 mod tx;
 
 pub use config::{HcaConfig, LocalAddr};
+pub use inject::Injection;
 pub use tx::Acks;
 
 use crate::cqp::Cqp;

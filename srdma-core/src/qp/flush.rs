@@ -92,6 +92,13 @@ impl Qp {
         self.flush_sq(ctx, FlushCode::GENERAL);
     }
 
+    /// The device fails, and takes the queue pair along.
+    pub(crate) fn fail_with_device(&mut self, ctx: &mut Ctx<'_>) {
+        if self.state != QpState::Err && self.state != QpState::Reset {
+            self.cq_overrun(ctx);
+        }
+    }
+
     /// Moved to ERR by a command.
     pub(crate) fn enter_error(&mut self, ctx: &mut Ctx<'_>) {
         if self.state == QpState::Err {

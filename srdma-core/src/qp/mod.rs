@@ -12,7 +12,7 @@ pub mod attr;
 mod completer;
 mod emit;
 mod fetch;
-mod flush;
+pub(crate) mod flush;
 mod gather;
 mod mend;
 mod requester;

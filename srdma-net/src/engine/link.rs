@@ -1,8 +1,8 @@
 //! What carries the packets of an engine: sockets, or a wire in memory.
 
 use super::config::{EngineConfig, Transport};
+use super::faults::Faults;
 use crate::error::NetError;
-use crate::fault::FaultInjector;
 use crate::offload::{GsoLimit, OffloadConfig};
 use crate::rx::RxRing;
 use crate::share::door::Door;
@@ -33,21 +33,27 @@ pub(crate) struct UdpLink {
     passes: u32,
     rx: RxRing,
     tx: Sender,
-    fault: Option<FaultInjector>,
     segments: u16,
 }
 
 /// What carries the packets.
-pub(crate) enum Link {
+pub(crate) enum Carrier {
     Udp(Box<UdpLink>),
     Wire(Arc<WireLink>),
+}
+
+/// A carrier, and what is wrong with it.
+pub(crate) struct Link {
+    pub(crate) carrier: Carrier,
+    pub(super) faults: Faults,
 }
 
 /// Opens what `config` names, and the device on it.
 pub(super) fn open(config: EngineConfig) -> Result<(Link, Hca), NetError> {
     let mut hca = config.hca;
     let local = |ip, source_port| LocalAddr { ip, source_port };
-    let link = match config.transport {
+    let faults = Faults::new(config.fault.as_ref());
+    let carrier = match config.transport {
         Transport::Wire(wire) => {
             hca.addrs = wire
                 .addresses()
@@ -58,7 +64,7 @@ pub(super) fn open(config: EngineConfig) -> Result<(Link, Hca), NetError> {
                 hca.peer_budget = cap;
                 hca.read_budget = cap;
             }
-            Link::Wire(wire)
+            Carrier::Wire(wire)
         }
         Transport::Udp => {
             let settings = SocketConfig {
@@ -84,7 +90,7 @@ pub(super) fn open(config: EngineConfig) -> Result<(Link, Hca), NetError> {
                 Some(ip) if config.gso => GsoLimit::probe(*ip).map_or(1, |limit| limit.packets),
                 _ => 1,
             };
-            Link::Udp(Box::new(UdpLink {
+            Carrier::Udp(Box::new(UdpLink {
                 quiet: vec![[0; 2]; sockets.len()],
                 sockets,
                 share,
@@ -92,12 +98,11 @@ pub(super) fn open(config: EngineConfig) -> Result<(Link, Hca), NetError> {
                 passes: 0,
                 rx: RxRing::new(crate::rx::RX_BUFFERS),
                 tx: Sender::new(config.gso),
-                fault: config.fault.as_ref().and_then(FaultInjector::new),
                 segments,
             }))
         }
     };
-    Ok((link, Hca::new(hca)))
+    Ok((Link { carrier, faults }, Hca::new(hca)))
 }
 
 /// How much may be in flight: requests towards a peer whose socket holds `rmem` bytes, and READ
@@ -119,6 +124,58 @@ fn budgets(rmem: u32, granted: u32, gso: bool) -> (u32, u32) {
 }
 
 impl Link {
+    /// Takes what has arrived; returns how many buffers that was.
+    pub(super) fn receive(&mut self, now: Instant, hca: &mut Hca) -> usize {
+        if !self.faults.is_off() {
+            return self.receive_faulty(now, hca);
+        }
+        self.carrier
+            .receive(now, |meta, bytes| hca.handle_datagram(now, meta, bytes))
+    }
+
+    /// Sends a batch.
+    pub(crate) fn send(&mut self, now: Instant, batch: &TxBatch<'_>) -> Sent {
+        if !self.faults.is_off() {
+            return self.send_faulty(now, batch);
+        }
+        self.carrier.send(batch)
+    }
+
+    /// Packets that leave are recorded where they are sent one by one.
+    pub(crate) fn records_itself(&self) -> bool {
+        self.faults.acts_on_departures() || self.faults.is_port_down()
+    }
+
+    /// Tells the arena what GSO can do.
+    pub(super) fn learn_limits(&self, limits: &mut TxLimits) {
+        self.carrier.learn_limits(limits);
+        // Packets that are sent one by one all have the identification of a first one.
+        if self.faults.acts_on_departures() {
+            limits.max_segments = 1;
+        }
+    }
+
+    /// The port has the state of interfaces, and no fault has taken it down.
+    pub(super) const fn follows_interfaces(&self) -> bool {
+        matches!(self.carrier, Carrier::Udp(_)) && !self.faults.is_port_down()
+    }
+
+    /// Names and values.
+    pub(super) fn counters(&self) -> Vec<(&'static str, u64)> {
+        let mut all = self.carrier.counters();
+        if let Some(injector) = &self.faults.injector {
+            all.extend(injector.counters().named());
+        }
+        all
+    }
+
+    /// When held packets are due.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        self.faults.next_due()
+    }
+}
+
+impl Carrier {
     /// Takes what has arrived; returns how many buffers that was.
     pub(super) fn receive(&mut self, now: Instant, mut f: impl FnMut(&RxMeta, &[u8])) -> usize {
         match self {
@@ -184,11 +241,6 @@ impl Link {
         }
     }
 
-    /// Packets that leave are recorded where they are sent one by one.
-    pub(crate) const fn records_itself(&self) -> bool {
-        false
-    }
-
     /// Tells the arena what GSO can do.
     pub(super) fn learn_limits(&self, limits: &mut TxLimits) {
         match self {
@@ -200,14 +252,6 @@ impl Link {
                     limits.refused = refused.to_vec();
                 }
             }
-        }
-    }
-
-    /// When held packets are due.
-    pub(super) fn deadline(&self) -> Option<Instant> {
-        match self {
-            Self::Wire(_) => None,
-            Self::Udp(udp) => udp.fault.as_ref().and_then(FaultInjector::next_due),
         }
     }
 
@@ -250,24 +294,15 @@ impl UdpLink {
                 let got = self.rx.receive(end);
                 *quiet = if got == 0 { quiet.saturating_add(1) } else { 0 };
                 total += got;
-                let mut ours = |meta: &RxMeta, bytes: &[u8]| match &mut self.fault {
-                    None => f(meta, bytes),
-                    Some(fault) => fault.offer(now, meta, bytes),
-                };
                 for buffer in self.rx.datagrams() {
                     match &self.share {
-                        None => ours(buffer.0, buffer.1),
+                        None => f(buffer.0, buffer.1),
                         Some(share) if end.port == ROCE_PORT => {
-                            self.door.sort(share, (at, socket), now, buffer, &mut ours);
+                            self.door.sort(share, (at, socket), now, buffer, &mut f);
                         }
-                        Some(share) => self.door.unpack(share, buffer, &mut ours),
+                        Some(share) => self.door.unpack(share, buffer, &mut f),
                     }
                 }
-            }
-        }
-        if let Some(fault) = &mut self.fault {
-            while let Some((meta, bytes)) = fault.poll(now) {
-                f(&meta, &bytes);
             }
         }
         total

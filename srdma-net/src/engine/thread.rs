@@ -51,7 +51,7 @@ impl Drop for Running {
 }
 
 pub(super) fn start(shared: &Arc<Shared>, poll: Poll) -> Result<Running, NetError> {
-    let fds = shared.lock().link.fds();
+    let fds = shared.lock().link.carrier.fds();
     let mine = Arc::clone(shared);
     let handle = std::thread::Builder::new()
         .name("srdma-engine".into())
@@ -140,7 +140,7 @@ impl Thread {
             return None;
         };
         if std::mem::take(&mut self.woken) {
-            core.link.look_everywhere();
+            core.link.carrier.look_everywhere();
         }
         let active = shared.run(core, By::Anyone);
         if active {

@@ -1,6 +1,10 @@
 //! The injector's promises, by seed.
 
+use super::hold::MAX_HELD;
 use super::*;
+use core::time::Duration;
+use srdma_core::hw::AeCode;
+use srdma_core::num::Qpn;
 use srdma_core::wire::flow::Ecn;
 
 fn meta(stride: usize) -> RxMeta {
@@ -18,9 +22,9 @@ fn meta(stride: usize) -> RxMeta {
 
 fn all(injector: &mut FaultInjector, now: Instant) -> Vec<Bytes> {
     core::iter::from_fn(|| injector.poll(now))
-        .map(|(meta, bytes)| {
-            assert_eq!(meta.stride, bytes.len());
-            bytes
+        .map(|arrival| {
+            assert_eq!(arrival.meta.stride, arrival.bytes.len());
+            arrival.bytes
         })
         .collect()
 }
@@ -65,6 +69,7 @@ fn every_datagram_is_accounted_for_and_a_seed_repeats() {
         delay_ns: 10,
         reorder_ns: 1000,
         seed,
+        rules: Vec::new(),
     };
     let run = || {
         let mut injector = FaultInjector::new(&config).unwrap();
@@ -114,4 +119,136 @@ fn what_is_held_is_bounded() {
     injector.offer(Instant(0), &meta(1), &vec![0; MAX_HELD + 5]);
     assert_eq!(injector.counters().overflowed, 5);
     assert_eq!(all(&mut injector, Instant(1)).len(), MAX_HELD);
+}
+
+/// A packet of this opcode, queue pair and sequence number.
+fn packet(opcode: u8, qp: u32, psn: u32) -> Vec<u8> {
+    let word = |value: u32| value.to_be_bytes();
+    [word(u32::from(opcode) << 24), word(qp), word(psn)].concat()
+}
+
+/// Which of `packets` come through under `rules`.
+fn through(rules: &str, packets: &[Vec<u8>]) -> Vec<usize> {
+    let config: FaultConfig = rules.parse().unwrap();
+    let mut injector = FaultInjector::new(&config).unwrap();
+    let mut left = Vec::new();
+    for (at, bytes) in packets.iter().enumerate() {
+        injector.offer(Instant(0), &meta(64), bytes);
+        left.extend(std::iter::repeat_n(
+            at,
+            all(&mut injector, Instant(0)).len(),
+        ));
+    }
+    left
+}
+
+#[test]
+fn rules_pick_packets() {
+    let packets: Vec<_> = (0..8)
+        .map(|n| packet(if n % 2 == 0 { 4 } else { 0x11 }, n, n))
+        .collect();
+    for (rules, left) in [
+        ("drop nth=3", vec![0, 1, 3, 4, 5, 6, 7]),
+        ("drop every=2", vec![0, 2, 4, 6]),
+        ("drop op=RC_ACKNOWLEDGE times=2", vec![0, 2, 4, 5, 6, 7]),
+        ("drop op=RC_SEND*; drop op=0x11 nth=1", vec![3, 5, 7]),
+        ("drop qp=0x5; in drop psn=6-7", vec![0, 1, 2, 3, 4]),
+        (
+            "duplicate nth=2, op=*SEND*",
+            vec![0, 1, 2, 2, 3, 4, 5, 6, 7],
+        ),
+        ("out drop; drop p=0", vec![0, 1, 2, 3, 4, 5, 6, 7]),
+        ("drop 100% times=7", vec![7]),
+    ] {
+        assert_eq!(through(rules, &packets), left, "{rules}");
+    }
+}
+
+#[test]
+fn rules_are_read_and_wrong_ones_named() {
+    let config: FaultConfig = "seed=0x7; stall=5ms nth=1;\n# note\nae=local_qp_catastrophic"
+        .parse()
+        .unwrap();
+    assert_eq!((config.seed, config.rules.len()), (7, 2));
+    let stall = DeviceFault::Stall(Duration::from_millis(5));
+    assert_eq!(config.rules[0].action, FaultAction::Device(stall));
+    let ae = DeviceFault::Async(AeCode::LOCAL_QP_CATASTROPHIC);
+    assert_eq!(config.rules[1].action, FaultAction::Device(ae));
+    for (text, part) in [
+        ("dorp", "dorp"),
+        ("drop 101%", "101%"),
+        ("drop nth=0", "nth=0"),
+        ("delay", "delay"),
+        ("delay=5", "delay=5"),
+        ("delay=9999999999s", "delay=9999999999s"),
+        ("drop op=RC_NOTHING", "op=RC_NOTHING"),
+        ("drop qp=0x1000000", "qp=0x1000000"),
+        ("drop now", "now"),
+        ("out fatal", "out fatal"),
+        ("ae=none", "ae=none"),
+        ("seed=x", "seed=x"),
+        ("in", "in"),
+    ] {
+        let error = text.parse::<FaultConfig>().unwrap_err().to_string();
+        assert!(error.contains(&format!("`{part}`")), "{text}: {error}");
+    }
+}
+
+#[test]
+fn mishaps_come_with_their_packet() {
+    let config: FaultConfig = "fatal nth=2; drop nth=2; delay=3us".parse().unwrap();
+    let mut injector = FaultInjector::new(&config).unwrap();
+    for n in 0..2 {
+        injector.offer(Instant(0), &meta(64), &packet(4, n, n));
+    }
+    assert!(injector.poll(Instant(2_999)).is_none());
+    let first = injector.poll(Instant(3_000)).unwrap();
+    assert!(first.device.is_empty() && first.note.held_us() == 3);
+    let second = injector.poll(Instant(3_000)).unwrap();
+    assert_eq!(second.device, [DeviceFault::Fatal]);
+    assert!(second.bytes.is_empty(), "the packet itself is lost");
+    assert!(DeviceFault::NotReady.injection(Qpn::new(1)).is_some());
+    assert!(
+        DeviceFault::Stall(Duration::ZERO)
+            .injection(Qpn::new(1))
+            .is_none()
+    );
+}
+
+#[test]
+fn what_leaves_meets_rules_of_its_own() {
+    let config: FaultConfig = "out drop nth=1; out delay=1us nth=2".parse().unwrap();
+    let mut injector = FaultInjector::new(&config).unwrap();
+    assert!(injector.acts_on_departures());
+    let run = Run {
+        target: "127.0.0.2:4791".parse().unwrap(),
+        local: "127.0.0.1".parse().unwrap(),
+        tclass: 0,
+        hop_limit: 64,
+        segment_len: 12,
+        packets: 3,
+        bytes: 36,
+        segs: 0..1,
+    };
+    for n in 0..3 {
+        let bytes = Bytes::from(packet(4, n, n));
+        assert!(injector.offer_out(Instant(0), &run, 7, &bytes));
+    }
+    let third = injector.poll_out(Instant(0)).unwrap();
+    assert_eq!(
+        (&third.bytes[..], third.run.packets),
+        (&packet(4, 2, 2)[..], 1)
+    );
+    injector.put_back(third);
+    assert!(
+        injector.poll_out(Instant(0)).is_some(),
+        "it is the next again"
+    );
+    assert!(injector.poll_out(Instant(0)).is_none());
+    assert_eq!(injector.next_due(), Some(Instant(1_000)));
+    assert!(injector.poll_out(Instant(1_000)).is_some());
+    assert_eq!(
+        (injector.counters().lost, injector.counters().delivered),
+        (1, 2)
+    );
 }

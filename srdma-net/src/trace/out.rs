@@ -4,13 +4,14 @@ use crate::engine::link::Link;
 use crate::sys::gather;
 use crate::tx::{Sent, part, segs};
 use bytes::{Bytes, BytesMut};
+use srdma_core::time::Instant;
 use srdma_core::trace::{self as probes, Kind, PacketNote, PacketPath};
 use srdma_core::tx::{Run, TxBatch};
 use std::net::SocketAddr;
 
 /// Sends a batch and records its packets, with the time before: nobody receives earlier.
 #[cold]
-pub(crate) fn send(link: &mut Link, batch: &TxBatch<'_>) -> Sent {
+pub(crate) fn send(link: &mut Link, now: Instant, batch: &TxBatch<'_>) -> Sent {
     let time = probes::time();
     let runs: Vec<_> = batch
         .runs
@@ -20,9 +21,9 @@ pub(crate) fn send(link: &mut Link, batch: &TxBatch<'_>) -> Sent {
     let origins: Vec<_> = batch
         .runs
         .iter()
-        .map(|run| link.origin(run.local, run.target.ip()))
+        .map(|run| link.carrier.origin(run.local, run.target.ip()))
         .collect();
-    let sent = link.send(batch);
+    let sent = link.send(now, batch);
     if link.records_itself() {
         return sent;
     }

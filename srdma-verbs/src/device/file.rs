@@ -9,7 +9,7 @@
 //! receive_buffer = 212992    # bytes, at most
 //! ieq = "reorder"            # or off, capture: what becomes of packets out of order
 //! fault = { loss = 0.01, duplicate = 0.0, reorder = 0.0, corrupt = 0.0, seed = 7,
-//!           delay_us = 0, reorder_us = 100 }
+//!           delay_us = 0, reorder_us = 100, rules = ["drop nth=3 op=RC_ACKNOWLEDGE"] }
 //! ```
 //!
 //! What is not known is an error: a word that is spelt wrong must not be a setting that is missing.
@@ -65,6 +65,7 @@ struct Faults {
     delay_us: u32,
     reorder_us: Option<u32>,
     seed: u64,
+    rules: Vec<String>,
 }
 
 const fn yes() -> bool {
@@ -166,6 +167,13 @@ impl Faults {
                 return Err(fault(path, &format!("{name} = {share}"), Fault::Share));
             }
         }
+        let mut ruled = FaultConfig::default();
+        for rule in &self.rules {
+            ruled.add(rule).map_err(|error| ConfigError::Syntax {
+                path: path.to_owned(),
+                text: error.to_string(),
+            })?;
+        }
         let nanos = |micros: u32| u64::from(micros) * 1000;
         let usual = FaultConfig::default();
         Ok(FaultConfig {
@@ -176,6 +184,7 @@ impl Faults {
             delay_ns: nanos(self.delay_us),
             reorder_ns: self.reorder_us.map_or(usual.reorder_ns, nanos),
             seed: self.seed,
+            rules: ruled.rules,
         })
     }
 }
@@ -189,7 +198,8 @@ mod tests {
         let text = "[[device]]\nname = \"a\"\non = \"eth0\"\n\
             [[device]]\nname = \"b\"\non = [\"127.0.0.2\", \"::1\"]\ngso = false\n\
             receive_buffer = 212992\nieq = \"off\"\n\
-            fault = { loss = 0.01, seed = 7, delay_us = 5 }\n";
+            fault = { loss = 0.01, seed = 7, delay_us = 5, \
+            rules = [\"out drop\"] }\n";
         let specs = parse("f", text).expect("legal");
         let [a, b] = &specs[..] else {
             panic!("{specs:?}")
@@ -200,11 +210,12 @@ mod tests {
         assert!(!b.options.gso && b.options.gro);
         assert_eq!(b.options.rcvbuf_cap, Some(212_992));
         assert_eq!(b.options.ieq, Some(IeqMode::Off));
-        let fault = b.options.fault.expect("there are faults");
+        let fault = b.options.fault.as_ref().expect("there are faults");
         assert_eq!(
             (fault.seed, fault.delay_ns, fault.reorder_ns),
             (7, 5000, 100_000)
         );
+        assert_eq!(fault.rules.len(), 1);
         assert_eq!(parse("f", "").expect("an empty list"), []);
     }
 
@@ -220,6 +231,10 @@ mod tests {
             (
                 &*format!("{device}fault = {{ loss = 1.5 }}\n"),
                 "loss = 1.5",
+            ),
+            (
+                &*format!("{device}fault = {{ rules = [\"dorp\"] }}\n"),
+                "dorp",
             ),
             (&*format!("{device}receive_buffer = -1\n"), "receive_buffer"),
             (&*format!("{device}{device}"), "two devices"),

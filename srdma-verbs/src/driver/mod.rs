@@ -107,7 +107,10 @@ impl fmt::Debug for Driver {
 
 impl Driver {
     /// Opens the sockets, starts the engine and brings the device up.
-    pub(crate) fn open(config: EngineConfig) -> Result<Arc<Self>, Reason> {
+    pub(crate) fn open(mut config: EngineConfig) -> Result<Arc<Self>, Reason> {
+        if config.fault.is_none() {
+            config.fault = crate::observe::faults()?;
+        }
         crate::observe::start();
         let engine = Engine::open(config)?;
         let cqp = Cqp::attach(&engine)?;

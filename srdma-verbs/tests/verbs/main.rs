@@ -20,6 +20,7 @@ mod common;
 mod cqs;
 mod errors;
 mod events;
+mod faults;
 mod memory;
 mod objects;
 mod ops;

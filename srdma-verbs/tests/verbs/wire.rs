@@ -129,7 +129,7 @@ fn a_network_that_loses_and_damages_costs_only_time() {
             ..FaultConfig::default()
         };
         let (a, b) = (
-            Side::new(config().fault(fault)),
+            Side::new(config().fault(fault.clone())),
             Side::new(config().fault(fault)),
         );
         let (qa, qb) = connect(

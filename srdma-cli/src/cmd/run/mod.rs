@@ -30,6 +30,9 @@ pub(crate) struct SetupArgs {
     /// Do not show files of /sys/class/infiniband and /dev/infiniband (no path shim)
     #[arg(long)]
     no_shim: bool,
+    /// Faults of network and device, as in "seed=7; drop 1%; out corrupt 0.1%", or @FILE
+    #[arg(long, value_name = "RULES")]
+    faults: Option<String>,
 }
 
 /// `run`.
@@ -113,7 +116,12 @@ fn prepare(args: &SetupArgs, warns: bool) -> Result<Vec<(&'static str, OsString)
         .then(|| place.fill("tree", &tree::items(&devices)))
         .transpose()?;
     place.sweep();
-    Ok(variables::list(&place, &libraries, tree.as_deref()))
+    let mut list = variables::list(&place, &libraries, tree.as_deref());
+    if let Some(rules) = &args.faults {
+        srdma_verbs::check_faults(rules).map_err(CliError::Usage)?;
+        list.push(("SRDMA_FAULTS", rules.into()));
+    }
+    Ok(list)
 }
 
 fn warn(text: impl std::fmt::Display) {

@@ -174,10 +174,7 @@ impl CqTable {
         if !cq.publish(cqe, now) {
             // rule: e810-25
             // rule: roce-140
-            cq.error = true;
-            self.overruns += 1;
-            self.overran.push(slot);
-            events.raise_cq_error(cq.id, cq.notify.cookie());
+            self.overflow(events, slot);
             return Err(Overrun);
         }
         self.cqes += 1;
@@ -192,6 +189,21 @@ impl CqTable {
         cq.notify.published(events, kind, now);
         self.follow(slot);
         Ok(())
+    }
+
+    /// Puts a CQ into the state after an overrun; false if it is there already, or gone.
+    pub fn overflow(&mut self, events: &mut Events, slot: Slot) -> bool {
+        let Some(cq) = self.table.get_mut(slot) else {
+            return false;
+        };
+        if cq.error {
+            return false;
+        }
+        cq.error = true;
+        self.overruns += 1;
+        self.overran.push(slot);
+        events.raise_cq_error(cq.id, cq.notify.cookie());
+        true
     }
 
     /// A CQ that overran since the last call: every queue pair that completes there is lost.

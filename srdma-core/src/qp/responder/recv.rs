@@ -25,6 +25,8 @@ pub(crate) struct Recv {
     pub(crate) index: u16,
     /// Bytes that it can hold.
     pub(crate) room: u64,
+    /// A test wants the next message to find none.
+    pub(crate) refuse_next: bool,
 }
 
 /// What a receive completion says besides its WQE.
@@ -45,6 +47,9 @@ impl Qp {
     pub(crate) fn take_recv(&mut self, ctx: &mut Ctx<'_>) -> Result<(), Fault> {
         let srq = self.receives();
         let recv = &mut self.rsp.recv;
+        if core::mem::take(&mut recv.refuse_next) {
+            return Err(Fault::NotReady);
+        }
         let parsed = match srq {
             Some(slot) => match ctx.srqs.take(ctx.events, slot, &mut recv.cmd) {
                 Taken::Empty => None,
