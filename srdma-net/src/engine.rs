@@ -19,6 +19,7 @@ mod faults;
 pub(crate) mod link;
 mod park;
 mod thread;
+mod view;
 
 pub use config::{EngineConfig, Transport};
 
@@ -282,12 +283,6 @@ impl Engine {
         self.shared.board.mark(what);
     }
 
-    /// What this thread records from here on is about this device.
-    #[cold]
-    pub fn enter_trace(&self) {
-        trace::enter(self.shared.trace);
-    }
-
     /// Runs passes on this thread if the device is free. False: somebody else is running it, and
     /// will see what was rung before.
     pub fn drive(&self) -> bool {
@@ -386,12 +381,6 @@ impl Engine {
     pub fn next_deadline(&self) -> Option<Instant> {
         let now = self.now();
         self.shared.lock().deadline(now)
-    }
-
-    /// Counters of the socket side: name and value.
-    #[must_use]
-    pub fn link_counters(&self) -> Vec<(&'static str, u64)> {
-        self.shared.lock().link.counters()
     }
 }
 
