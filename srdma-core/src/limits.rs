@@ -63,7 +63,7 @@ pub const MAX_PSN_WINDOW: u32 = 16_384;
 pub const DEFAULT_RMEM: u32 = 212_992;
 /// Buffers of the exception queue, of one datagram each: 8.5 MB at most. `[srdma]`
 pub const IEQ_BUFFERS: usize = 2048;
-/// Buffers that no packet out of order may take, so that copies for a reader find some. `[srdma]`
+/// Buffers that no packet out of order may take. `[srdma]`
 pub const IEQ_LOW_WATER: usize = 128;
 /// Packets out of order that one queue pair may hold: about 1 MB of full ones.  [E810 8.6.4]
 pub const IEQ_HELD_PER_QP: usize = 256;

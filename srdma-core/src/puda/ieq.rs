@@ -4,7 +4,7 @@
 //! ```text
 //! off       a packet behind a hole is dropped; one NAK; the requester goes back
 //! reorder   it is kept until the hole is filled, then served as if it came in order
-//! capture   off, and copies of what was dropped for a diagnostic reader
+//! capture   as off: no copies are made of what was dropped
 //! ```
 //!
 //! What programs see is the same in all modes.                         [E810 8.6]
@@ -21,7 +21,7 @@ pub enum IeqMode {
     /// They are kept, and the requester sends again what is missing.
     #[default]
     Reorder,
-    /// As `Off`, with copies of exceptions for a reader.
+    /// As `Off`: the name is known, but no copies of exceptions are made.
     Capture,
 }
 
