@@ -31,6 +31,7 @@ pub mod interface;
 pub mod irq;
 mod mtu;
 pub mod offload;
+mod room;
 pub mod rx;
 pub mod selftest;
 pub mod share;

@@ -74,6 +74,7 @@ impl Script {
             segment_len: u16::try_from(lens[0].min(65_535)).unwrap(),
             packets: u16::try_from(lens.len()).unwrap(),
             bytes: u32::try_from(bytes.len()).unwrap(),
+            unreliable: false,
             segs: start..u32::try_from(self.ranges.len()).unwrap(),
         });
         self.runs.last_mut().unwrap()

@@ -12,6 +12,7 @@
 //! Nothing waits here. A socket without room is reported as blocked.
 
 use crate::offload::{Offload, Refusal, judge};
+use crate::room::Room;
 use crate::socket::RoceSocket;
 use crate::sys::cmsg::TxOptions;
 use crate::sys::mmsg::{Outgoing, SendRing};
@@ -43,6 +44,8 @@ pub struct TxCounters {
     pub bytes: u64,
     /// Times that a socket had no room.
     pub blocked: u64,
+    /// Times that something waited for a receiver on this machine to have room.
+    pub held: u64,
     /// Targets to which GSO was given up.
     pub gso_lowered: u64,
     /// Runs refused because something is longer than the path allows (EMSGSIZE).
@@ -62,6 +65,7 @@ pub struct TxCounters {
 pub struct Sender {
     ring: SendRing,
     offload: Offload,
+    room: Room,
     counters: TxCounters,
 }
 
@@ -80,6 +84,7 @@ impl Sender {
         Self {
             ring: SendRing::new(MESSAGES),
             offload: Offload::new(gso),
+            room: Room::new(),
             counters,
         }
     }
@@ -101,7 +106,10 @@ impl Sender {
     /// Costs one system call for each local address in turn, and one more after each refusal.
     pub fn send(&mut self, sockets: &[RoceSocket], batch: &TxBatch<'_>) -> Sent {
         let mut at = Cursor { run: 0, packet: 0 };
-        while let Some(run) = batch.runs.get(at.run) {
+        let end = self.room.admit(batch);
+        self.counters.held += u64::from(end < batch.runs.len());
+        let admitted = batch.runs.get(..end).unwrap_or_default();
+        while let Some(run) = admitted.get(at.run) {
             let Some(socket) = sockets.iter().find(|socket| socket.local() == run.local) else {
                 self.counters.lost_no_socket += 1;
                 at = Cursor {
@@ -110,7 +118,7 @@ impl Sender {
                 };
                 continue;
             };
-            if let Some(blocked) = self.step(socket, batch, &mut at) {
+            if let Some(blocked) = self.step(socket, batch, admitted, &mut at) {
                 self.counters.blocked += u64::from(blocked);
                 // A run of which some packets left is rewound whole: duplicates do no harm.
                 return Sent {
@@ -121,16 +129,23 @@ impl Sender {
         }
         Sent {
             runs: at.run,
-            blocked: false,
+            blocked: end < batch.runs.len(),
         }
     }
 
     /// One system call. `Some(true)`: blocked.
-    fn step(&mut self, socket: &RoceSocket, batch: &TxBatch<'_>, at: &mut Cursor) -> Option<bool> {
+    fn step(
+        &mut self,
+        socket: &RoceSocket,
+        batch: &TxBatch<'_>,
+        admitted: &[Run],
+        at: &mut Cursor,
+    ) -> Option<bool> {
         self.counters.calls += 1;
         let messages = Messages {
             socket,
             batch,
+            admitted,
             at: *at,
             offload: &self.offload,
         };
@@ -201,6 +216,7 @@ fn step_over(at: &mut Cursor, run: &Run, gso: bool) {
 struct Messages<'a> {
     socket: &'a RoceSocket,
     batch: &'a TxBatch<'a>,
+    admitted: &'a [Run],
     at: Cursor,
     offload: &'a Offload,
 }
@@ -209,7 +225,7 @@ impl<'a> Iterator for Messages<'a> {
     type Item = Outgoing<'a>;
 
     fn next(&mut self) -> Option<Outgoing<'a>> {
-        let run = self.batch.runs.get(self.at.run)?;
+        let run = self.admitted.get(self.at.run)?;
         if run.local != self.socket.local() {
             return None;
         }

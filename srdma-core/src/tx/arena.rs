@@ -19,6 +19,7 @@ use crate::mem::{HostBuf, HostFault, HostRange, Span};
 use crate::obj::table::Slot;
 use crate::tx::path::Path;
 use crate::wire::Emit;
+use crate::wire::opcode::Service;
 use std::net::IpAddr;
 
 /// Payloads up to this many bytes are copied into the arena instead of gathered.
@@ -231,7 +232,9 @@ impl TxArena {
             emit.bth.pad = pad as u8;
         }
         let total = emit.len() + len + pad + 4;
-        let Some(ip_id) = self.join(path, total, payload.pieces()) else {
+        let service = emit.bth.opcode.service();
+        let unreliable = matches!(service, Some(Service::Uc | Service::Ud));
+        let Some(ip_id) = self.join(path, total, payload.pieces(), unreliable) else {
             return false;
         };
         self.mark(mark);
@@ -256,7 +259,7 @@ impl TxArena {
 
     /// Joins the open run or opens one. Returns the packet's index in its run, which is its IPv4
     /// identification.                                                  [RoCEv2 7.6]
-    fn join(&mut self, path: &Path, total: usize, pieces: usize) -> Option<u16> {
+    fn join(&mut self, path: &Path, total: usize, pieces: usize, unreliable: bool) -> Option<u16> {
         #[allow(clippy::cast_possible_truncation, reason = "below MAX_DATAGRAM")]
         let total32 = total as u32;
         let max = if path.target.is_ipv4() {
@@ -277,6 +280,7 @@ impl TxArena {
             let index = run.packets;
             run.packets += 1;
             run.bytes += total32;
+            run.unreliable |= unreliable;
             open.closed = total32 < u32::from(run.segment_len);
             return Some(index);
         }
@@ -292,6 +296,7 @@ impl TxArena {
             segment_len: u16::try_from(total).ok()?,
             packets: 1,
             bytes: total32,
+            unreliable,
             segs: first..first,
         });
         self.open = Some(OpenRun {

@@ -73,6 +73,9 @@ pub struct Run {
     pub packets: u16,
     /// UDP payload of all packets together, in bytes.
     pub bytes: u32,
+    /// One of the packets is of a service without acknowledgements: nobody counts how many of them
+    /// are under way.
+    pub unreliable: bool,
     /// This run's entries in [`TxBatch::segs`].
     pub segs: Range<u32>,
 }

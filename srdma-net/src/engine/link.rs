@@ -324,6 +324,7 @@ impl UdpLink {
             ("socket_tx_runs", tx.runs),
             ("socket_tx_packets", tx.packets),
             ("socket_tx_blocked", tx.blocked),
+            ("socket_tx_held", tx.held),
             ("socket_tx_gso_lowered", tx.gso_lowered),
             (
                 "socket_tx_lost",

@@ -259,3 +259,53 @@ fn cost() {
         });
     }
 }
+
+/// What nobody acknowledges waits for room in a socket of this machine, so nothing is lost; what is
+/// acknowledged has a window of its own, and goes.
+#[test]
+fn unreliable_runs_wait_for_a_full_receiver() {
+    let small = SocketConfig {
+        rx_buffer: Some(212_992),
+        ..config(true, true)
+    };
+    let (a, b) = (open(&config(true, true)), open(&small));
+    let mut script = Script::new();
+    let rounds = 200u8;
+    for k in 0..rounds {
+        let run = script.run(a.local(), b.local(), k, &[4096; 14]);
+        run.target.set_port(b.tx_port());
+        run.unreliable = true;
+    }
+    let sockets = [a];
+    let mut sender = Sender::new(true);
+    let mut rx = RxRing::new(16);
+    let (mut left, mut got) = (0, 0);
+    while left < script.runs.len() {
+        let sent = script.lend(|batch| {
+            let rest = TxBatch {
+                runs: &batch.runs[left..],
+                ..*batch
+            };
+            sender.send(&sockets, &rest)
+        });
+        left += sent.runs;
+        if sent.blocked {
+            got += packets(&drain(&mut rx, &b)).len();
+        }
+    }
+    got += packets(&drain(&mut rx, &b)).len();
+    if sender.counters().held == 0 {
+        println!("skip: no sock_diag for UDP, so a full receiver cannot be seen");
+        return;
+    }
+    assert_eq!(got, usize::from(rounds) * 14, "packets were lost");
+    // Reliable runs do not ask.
+    let held = sender.counters().held;
+    script.runs.truncate(8);
+    for run in &mut script.runs {
+        run.unreliable = false;
+    }
+    let sent = script.lend(|batch| sender.send(&sockets, batch));
+    assert_eq!((sent.runs, sent.blocked), (8, false));
+    assert_eq!(sender.counters().held, held);
+}

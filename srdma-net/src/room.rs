@@ -1,0 +1,223 @@
+//! Room in the sockets of this machine, for packets that nobody acknowledges.
+//!
+//! ```text
+//! run of UC or UD ─► port of a process here ─┬─ some were let go since the last look ─► send
+//!                                            └─ ask the kernel (sock_diag) ─┬─ has room ─► send
+//!                                                                           └─ else: later
+//! ```
+//!
+//! The kernel drops silently what a full socket does not take. Reliable services count what is
+//! under way; for the others the socket of the receiver is the only measure, and on one machine it
+//! can be read by anybody. A receiver that stands still is waited for, but not for long: what comes
+//! after is lost, as on a network. Where nothing can be read (another machine, another namespace, a
+//! kernel without sock_diag) everything goes at once.
+
+use socket2::{Domain, Protocol, Socket, Type};
+use srdma_core::tx::{Run, TxBatch};
+use srdma_core::wire::flow::ROCE_PORT;
+use std::collections::HashMap;
+use std::io::Read;
+use std::net::{IpAddr, SocketAddr};
+use std::time::{Duration, Instant};
+
+/// How long a full receiver is waited for.
+const PATIENCE: Duration = Duration::from_millis(200);
+/// What goes before the next look at a receiver that cannot be seen.
+const UNSEEN: u32 = 64 << 20;
+/// Of the memory of a socket, what may be taken when more is sent. The rest is for what the kernel
+/// has not delivered yet, and for what other senders do meanwhile.
+const FILLED: u32 = 4;
+/// Of the memory of a socket, what goes between two looks.
+const SHARE: u32 = 8;
+/// Receivers that are remembered.
+const TARGETS: usize = 1024;
+
+/// What the kernel says of a socket: bytes that it holds, and may hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Fill {
+    used: u32,
+    size: u32,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Target {
+    /// May go before the next look.
+    rest: u32,
+    full_since: Option<Instant>,
+}
+
+/// Looks at receivers.
+#[derive(Debug)]
+pub(crate) struct Room {
+    kernel: Option<Socket>,
+    targets: HashMap<SocketAddr, Target>,
+}
+
+impl Room {
+    pub(crate) fn new() -> Self {
+        Self {
+            kernel: diag(),
+            targets: HashMap::new(),
+        }
+    }
+
+    /// How many runs of `batch` may go, from the first on.
+    pub(crate) fn admit(&mut self, batch: &TxBatch<'_>) -> usize {
+        let waits = |run: &Run| {
+            run.unreliable && run.target.port() != ROCE_PORT && !self.fits(run.target, cost(run))
+        };
+        let first = batch.runs.iter().position(waits);
+        first.unwrap_or(batch.runs.len())
+    }
+
+    fn fits(&mut self, addr: SocketAddr, cost: u32) -> bool {
+        if self.targets.len() >= TARGETS && !self.targets.contains_key(&addr) {
+            self.targets.clear();
+        }
+        let target = self.targets.entry(addr).or_default();
+        if let Some(rest) = target.rest.checked_sub(cost) {
+            target.rest = rest;
+            return true;
+        }
+        let fill = self.kernel.as_mut().and_then(|kernel| look(kernel, addr));
+        let Some(fill) = fill else {
+            target.rest = UNSEEN;
+            return true;
+        };
+        if fill.used <= fill.size / FILLED {
+            target.full_since = None;
+            // What the kernel has put off does not count yet: it may need this processor.
+            std::thread::yield_now();
+        } else if target.full_since.get_or_insert_with(Instant::now).elapsed() < PATIENCE {
+            return false;
+        }
+        target.rest = fill.size / SHARE;
+        true
+    }
+}
+
+/// What the kernel may charge for a run: memory is given out in powers of two.
+fn cost(run: &Run) -> u32 {
+    const PACKET: u32 = 768;
+    run.bytes + run.bytes / 4 + u32::from(run.packets) * PACKET
+}
+
+/// A socket to the kernel's list of sockets.
+fn diag() -> Option<Socket> {
+    const AF_NETLINK: i32 = libc::AF_NETLINK;
+    const SOCK_DIAG: i32 = 4;
+    let socket = Socket::new(
+        Domain::from(AF_NETLINK),
+        Type::DGRAM.nonblocking(),
+        Some(Protocol::from(SOCK_DIAG)),
+    );
+    socket.ok()
+}
+
+/// How full the socket is that receives at `addr`; `None` if the kernel does not know one.
+/// Costs two system calls that never wait.
+fn look(kernel: &mut Socket, addr: SocketAddr) -> Option<Fill> {
+    let mut answer = [0; 512];
+    kernel.send(&question(addr)).ok()?;
+    let len = kernel.read(&mut answer).ok()?;
+    fill(answer.get(..len)?)
+}
+
+const HEADER: usize = 16;
+/// The body of the question, and that of the answer before its attributes.
+const QUESTION: usize = 56;
+const ANSWER: usize = 72;
+const SOCK_DIAG_BY_FAMILY: u16 = 20;
+const SKMEMINFO: u16 = 7;
+
+/// `nlmsghdr`, `inet_diag_req_v2`: the UDP socket that would receive what is sent to `addr`.
+fn question(addr: SocketAddr) -> Vec<u8> {
+    const REQUEST: u16 = 1;
+    let mut bytes = Vec::with_capacity(HEADER + QUESTION);
+    let len = u32::try_from(HEADER + QUESTION).unwrap_or(0);
+    bytes.extend(len.to_ne_bytes());
+    bytes.extend(SOCK_DIAG_BY_FAMILY.to_ne_bytes());
+    bytes.extend(REQUEST.to_ne_bytes());
+    bytes.extend([0; 8]);
+    let (family, octets) = match addr.ip() {
+        IpAddr::V4(v4) => (libc::AF_INET, [&v4.octets()[..], &[0; 12]].concat()),
+        IpAddr::V6(v6) => (libc::AF_INET6, v6.octets().to_vec()),
+    };
+    let protocol = u8::try_from(libc::IPPROTO_UDP).unwrap_or(0);
+    bytes.extend([u8::try_from(family).unwrap_or(0), protocol]);
+    bytes.extend([1 << (SKMEMINFO - 1), 0]);
+    bytes.extend(u32::MAX.to_ne_bytes());
+    // The sender's side comes first, and the receiver's port second.
+    bytes.extend(addr.port().to_be_bytes());
+    bytes.extend(addr.port().to_be_bytes());
+    bytes.extend(&octets);
+    bytes.extend(&octets);
+    bytes.extend(0u32.to_ne_bytes());
+    bytes.extend([0xff; 8]);
+    bytes
+}
+
+/// `nlmsghdr`, `inet_diag_msg`, attributes: the memory of the socket.
+fn fill(answer: &[u8]) -> Option<Fill> {
+    let half = |at: usize| Some(u16::from_ne_bytes(*answer.get(at..)?.first_chunk()?));
+    let word = |at: usize| Some(u32::from_ne_bytes(*answer.get(at..)?.first_chunk()?));
+    if half(4)? != SOCK_DIAG_BY_FAMILY {
+        return None;
+    }
+    let mut at = HEADER + ANSWER;
+    loop {
+        let (len, kind) = (usize::from(half(at)?), half(at + 2)?);
+        if kind == SKMEMINFO {
+            let (used, size) = (word(at + 4)?, word(at + 8)?);
+            return Some(Fill { used, size });
+        }
+        at += len.max(4).next_multiple_of(4);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::UdpSocket;
+
+    #[test]
+    fn the_kernel_tells_how_full_a_socket_is() {
+        for at in ["127.0.0.1:0", "[::1]:0"] {
+            let Ok(socket) = UdpSocket::bind(at) else {
+                println!("skip: no address {at}");
+                continue;
+            };
+            let addr = socket.local_addr().unwrap();
+            let Some(mut kernel) = diag() else {
+                println!("skip: no sock_diag");
+                return;
+            };
+            let Some(before) = look(&mut kernel, addr) else {
+                println!("skip: no sock_diag for UDP");
+                return;
+            };
+            assert_eq!(before.used, 0);
+            assert!(before.size > 0);
+            let sender = UdpSocket::bind(at).unwrap();
+            sender.send_to(&[0; 4000], addr).unwrap();
+            let after = look(&mut kernel, addr).unwrap();
+            assert!(after.used >= 4000, "{after:?}");
+            assert_eq!(after.size, before.size);
+            drop(socket);
+            assert_eq!(look(&mut kernel, addr), None, "nobody is there any more");
+        }
+    }
+
+    #[test]
+    fn garbage_is_no_answer() {
+        for seed in 0..1000u64 {
+            let mut rng = fastrand::Rng::with_seed(seed);
+            let mut bytes: Vec<u8> = (0..rng.usize(..200)).map(|_| rng.u8(..)).collect();
+            let _ = fill(&bytes);
+            if let Some(kind) = bytes.get_mut(4..6) {
+                kind.copy_from_slice(&SOCK_DIAG_BY_FAMILY.to_ne_bytes());
+            }
+            let _ = fill(&bytes);
+        }
+    }
+}
