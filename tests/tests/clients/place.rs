@@ -1,0 +1,129 @@
+//! Where server and client run: devices, namespaces, and how a program is started there.
+
+use srdma_tests::netns::{Namespace, NetnsError};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU8, Ordering};
+
+/// Of util-linux, which every Debian has.
+pub(crate) const SETPRIV: &str = "setpriv";
+/// The program that follows is killed when the test ends, however that is.
+pub(crate) const WITH_US: [&str; 2] = ["--pdeathsig", "KILL"];
+
+/// One side: its device, and its namespace.
+pub(crate) struct Host {
+    pub(crate) devices: String,
+    namespace: Option<Namespace>,
+}
+
+/// The place in namespaces.
+pub(crate) const HOSTS: &str = "two hosts";
+
+/// Two sides.
+pub(crate) struct Place {
+    pub(crate) name: &'static str,
+    pub(crate) server: Host,
+    pub(crate) client: Host,
+    /// Where the client finds the server, for the conversation over TCP.
+    pub(crate) target: String,
+}
+
+/// A loopback address that nothing else has.
+pub(crate) fn address() -> String {
+    static NEXT: AtomicU8 = AtomicU8::new(2);
+    let [low, high, ..] = std::process::id().to_le_bytes();
+    let last = NEXT.fetch_add(1, Ordering::Relaxed);
+    assert!(last < 255, "out of addresses");
+    format!("127.{}.{low}.{last}", 64 + (high & 0x7f))
+}
+
+/// `srdma-cli` of the profile of this test, built by the cargo that runs it.
+pub(crate) fn program() -> &'static Path {
+    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
+    PROGRAM.get_or_init(|| {
+        let test = std::env::current_exe().unwrap();
+        let profile = test.ancestors().nth(2).unwrap();
+        let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
+        let mut build = Command::new(cargo);
+        build
+            .args(["build", "--quiet", "--locked"])
+            .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
+            .env("CARGO_TARGET_DIR", profile.parent().unwrap());
+        if profile.ends_with("release") {
+            build.arg("--release");
+        }
+        let built = build.status().unwrap();
+        assert!(built.success(), "srdma-cli does not build");
+        profile.join("srdma-cli")
+    })
+}
+
+impl Host {
+    /// A host that is this machine.
+    pub(crate) fn local(device: &str, addr: &str) -> Self {
+        Self {
+            devices: format!("{device}={addr}"),
+            namespace: None,
+        }
+    }
+
+    /// `words` under `srdma-cli run`, as the process that is started.
+    pub(crate) fn command<S: AsRef<str>>(&self, words: &[S]) -> Command {
+        let mut command = match &self.namespace {
+            Some(namespace) => namespace.command(Path::new(SETPRIV)),
+            None => Command::new(SETPRIV),
+        };
+        command
+            .args(WITH_US)
+            .arg(program())
+            .args(["run", "--quiet", "--"])
+            .args(words.iter().map(AsRef::as_ref))
+            .env("SRDMA_DEVICES", &self.devices)
+            .env_remove("SRDMA_LIB")
+            .env_remove("SRDMA_CONFIG")
+            .stdin(Stdio::null());
+        command
+    }
+}
+
+/// The three places; without the one in namespaces where those are forbidden.
+pub(crate) fn places() -> Vec<Place> {
+    let (one, two, three) = (address(), address(), address());
+    let local = |name, server: &str, client: &str| Place {
+        name,
+        server: Host::local("here", server),
+        client: Host::local(if server == client { "here" } else { "there" }, client),
+        target: "127.0.0.1".to_owned(),
+    };
+    let mut places = vec![local("one address", &one, &one), local("two", &two, &three)];
+    places.extend(two_hosts());
+    places
+}
+
+/// Two namespaces and a cable between them.
+fn two_hosts() -> Option<Place> {
+    static NEXT: AtomicU8 = AtomicU8::new(0);
+    let tag = NEXT.fetch_add(1, Ordering::Relaxed);
+    let a = match Namespace::new(&format!("c{tag}a")) {
+        Ok(a) => a,
+        Err(NetnsError::Forbidden(why)) => {
+            println!("skip: network namespaces are forbidden here ({why}); two hosts not tested");
+            return None;
+        }
+        Err(error) => panic!("{error}"),
+    };
+    let b = Namespace::new(&format!("c{tag}b")).unwrap();
+    a.join(&b, 9000, &["10.47.92.1/24"], &["10.47.92.2/24"])
+        .unwrap();
+    let host = |namespace| Host {
+        devices: "host=cable".to_owned(),
+        namespace: Some(namespace),
+    };
+    Some(Place {
+        name: HOSTS,
+        server: host(b),
+        client: host(a),
+        target: "10.47.92.2".to_owned(),
+    })
+}
