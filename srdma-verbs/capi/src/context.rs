@@ -15,6 +15,7 @@ use core::ffi::c_int;
 use core::mem::offset_of;
 use core::ptr;
 use std::collections::HashMap;
+use std::io::Write;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::Mutex;
 
@@ -98,9 +99,18 @@ pub(crate) fn of<'a>(context: Ptr) -> Outcome<&'a Context> {
     borrow_raw(context.cast_const().cast())
 }
 
+/// Says why a device cannot be opened: C has a number for it, programs say less, and what to do
+/// about an address of another user or a port that is taken is not in either.
+fn complain(device: &Device, error: srdma_verbs::Error) -> Errno {
+    let name = &device.info.name;
+    // Where there is nobody to tell, the number has to do.
+    let _ = writeln!(std::io::stderr().lock(), "libsrdma: {name}: {error}");
+    error.into()
+}
+
 /// Opens a device, under the identity `cmd`.
 pub(crate) fn create(device: &'static Device, cmd: OwnedFd) -> Outcome<*mut Context> {
-    let verbs = srdma_verbs::open(&device.info.name)?;
+    let verbs = srdma_verbs::open(&device.info.name).map_err(|error| complain(device, error))?;
     let async_fd = verbs.async_fd()?.as_raw_fd();
     ffi::set_blocking(async_fd);
     let vectors = verbs.query_device().comp_vectors;
