@@ -41,7 +41,8 @@ fn is(file: &std::path::Path, library: &str) -> bool {
     name.starts_with(&format!("{stem}.so"))
 }
 
-/// By the library path alone, every symbol of every file that needs libibverbs or librdmacm is found at once.
+/// By the library path alone, every symbol of every file that needs libibverbs or librdmacm is
+/// found at once.
 #[test]
 fn everything_linked_to_us_loads() {
     if !run::is_installed("ibv_devinfo") {
@@ -57,7 +58,8 @@ fn everything_linked_to_us_loads() {
     let words: Vec<_> = files.iter().map(|file| file.to_string_lossy()).collect();
     let list = words.join(" ");
     let script = format!(
-        "unset LD_PRELOAD; export LD_BIND_NOW=1; for f in {list}; do echo \"== $f\"; ldd -r \"$f\" 2>&1; done"
+        "unset LD_PRELOAD; export LD_BIND_NOW=1
+        for f in {list}; do echo \"== $f\"; ldd -r \"$f\" 2>&1; done"
     );
     let mut shell = Running::start(host.command(&["sh", "-c", &script]));
     shell.finish().unwrap();

@@ -87,8 +87,10 @@ impl Host {
     }
 }
 
-/// The three places; without the one in namespaces where those are forbidden.
+/// The three places, after building what runs there; without the one in namespaces where those
+/// are forbidden.
 pub(crate) fn places() -> Vec<Place> {
+    program();
     let (one, two, three) = (address(), address(), address());
     let local = |name, server: &str, client: &str| Place {
         name,

@@ -202,7 +202,7 @@ pub(crate) fn pair(place: &Place, line: &[String]) -> Result<(), String> {
 fn pingpong(client: &Running, server: &Running) -> Result<(), String> {
     for side in [client, server] {
         let said = side.said();
-        if !said.contains(" bytes in ") && !said.contains("passed") {
+        if !said.contains(" bytes in ") && !said.ends_with("success\n") {
             return Err(side.report("did not count"));
         }
         if said.contains("invalid data") {

@@ -12,11 +12,19 @@ impl Row {
     pub(crate) fn lines(&self, long: bool) -> Vec<Line> {
         let mut lines = Vec::new();
         for transport in self.transports {
-            // A run of all sizes takes ten seconds, most of which perftest looks for the clock rate.
-            let brief = |options: &&&str| {
-                long || !options.contains("-a") || self.transports.first() == Some(transport)
+            // A run of all sizes takes ten seconds: perftest looks for the clock rate each time.
+            let brief = |options: &str| {
+                let first = self.transports.first() == Some(transport);
+                let short = self.program.ends_with("_bw") || self.program == "ib_send_lat";
+                long || !options.contains("-a") || (first && short)
             };
-            lines.extend(self.options.iter().filter(brief).map(|options| Line {
+            // perftest refuses the one with the other.
+            let allowed = |options: &str| !(options.contains("--odp") && *transport == "UC");
+            let chosen = self
+                .options
+                .iter()
+                .filter(|line| brief(line) && allowed(line));
+            lines.extend(chosen.map(|options| Line {
                 words: self.words(transport, options, long),
                 everywhere: long || Some(options) == self.options.first(),
                 one_machine: self.program == "ib_send_bw" && ["UC", "UD"].contains(transport),
@@ -139,7 +147,6 @@ const SEND_LAT: &[&str] = &[
 const WRITE_BW: &[&str] = &[
     "-n 10000",
     "-a",
-    "-e",
     "-q 8",
     "-b",
     "-b -q 8",
@@ -148,7 +155,7 @@ const WRITE_BW: &[&str] = &[
     "-l 16 -n 2048",
     "--odp",
 ];
-const WRITE_LAT: &[&str] = &["-n 10000", "-a", "--use_old_post_send", "-I 64 -s 64"];
+const WRITE_LAT: &[&str] = &["-s 64", "-a", "--use_old_post_send", "-I 64 -s 64"];
 const READ_BW: &[&str] = &[
     "-n 10000",
     "-a",
