@@ -228,6 +228,7 @@ fn what_leaves_meets_rules_of_its_own() {
         segment_len: 12,
         packets: 3,
         bytes: 36,
+        unreliable: false,
         segs: 0..1,
     };
     for n in 0..3 {
