@@ -5,6 +5,7 @@
 //! srdma-cli perf               the same; `perf server`, `perf client HOST`, `perf limit`
 //! srdma-cli run -- PROGRAM     an unmodified verbs program; `env` prints what it takes
 //! srdma-cli trace -- PROGRAM   the same, and what happens inside; `--pcap FILE`
+//! srdma-cli counters           counters of running processes
 //! srdma-cli devinfo            devices, limits, addresses
 //! srdma-cli doctor             what this machine offers, and how to improve it
 //! ```
@@ -43,6 +44,8 @@ enum Command {
     Trace(cmd::trace::TraceArgs),
     /// Print the variables that `run` sets, for `eval "$(srdma-cli env)"`
     Env(cmd::run::EnvArgs),
+    /// Show counters of running processes
+    Counters(cmd::counters::CountersArgs),
     /// Show devices, their limits and addresses
     Devinfo(cmd::devinfo::DevinfoArgs),
     /// Check what this machine offers, and say how to improve it
@@ -68,6 +71,7 @@ fn main() -> ExitCode {
             Err(error) => Err(error),
         },
         Some(Command::Env(args)) => cmd::run::env(&args),
+        Some(Command::Counters(args)) => cmd::counters::run(&args),
         Some(Command::Devinfo(args)) => cmd::devinfo::run(&args),
         Some(Command::Doctor(args)) => cmd::doctor::run(&args),
         Some(Command::Bare(args)) => cmd::limit::run_bare(&args),

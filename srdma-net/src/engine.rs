@@ -22,12 +22,14 @@ mod thread;
 mod view;
 
 pub use config::{EngineConfig, Transport};
+pub(crate) use view::WeakEngine;
 
 use crate::clock::Clock;
 use crate::error::NetError;
 use crate::interface;
 use crate::irq::Msix;
 use crate::spin::{CALLER_GRACE_NS, Callers};
+use crate::stats;
 use crate::sys::eventfd::EventFd;
 use crate::trace;
 use link::Link;
@@ -263,6 +265,7 @@ impl Engine {
             deep: AtomicBool::new(false),
             rx_fds,
         });
+        stats::enter(name, WeakEngine::new(&shared));
         let thread = match poll {
             Some(poll) => Some(Arc::new(thread::start(&shared, poll)?)),
             None => None,

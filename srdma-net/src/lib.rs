@@ -10,6 +10,7 @@
 //! | [`clock`], [`spin`] | what time it is; when to spin and when to sleep |
 //! | [`irq`] | interrupt vectors as eventfds or handlers |
 //! | [`share`] | several processes on one address |
+//! | [`stats`] | counters of running processes, for those who ask |
 //! | [`trace`] | who looks on: text, JSON lines and captures of what the device does |
 //! | [`fault`] | a bad network at the socket's edge |
 //! | [`interface`] | names, MTU and state of the network interfaces behind addresses |
@@ -37,6 +38,7 @@ pub mod selftest;
 pub mod share;
 pub mod socket;
 pub mod spin;
+pub mod stats;
 mod sys;
 #[cfg(test)]
 mod testing;

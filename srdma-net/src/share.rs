@@ -226,6 +226,11 @@ fn numbers(block: u16) -> RangeInclusive<u32> {
     start..=start + (1 << BLOCK_BITS) - 1
 }
 
+/// The folder of this user's processes, which nobody else can reach.
+pub(crate) fn folder() -> Option<PathBuf> {
+    Place::find().ok().flatten().map(Place::folder)
+}
+
 /// The file that processes on `addr` share; `None` where there can be none.
 pub fn registry_path(addr: IpAddr) -> Result<Option<PathBuf>, NetError> {
     Ok(Place::find()?.map(|place| place.file(addr)))

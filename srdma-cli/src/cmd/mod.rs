@@ -1,5 +1,6 @@
 //! One file or folder a command, and what several of them need.
 
+pub(crate) mod counters;
 pub(crate) mod device;
 pub(crate) mod devinfo;
 pub(crate) mod doctor;

@@ -45,6 +45,11 @@ impl Place {
         Ok(None)
     }
 
+    /// The folder of this user.
+    pub(super) fn folder(self) -> PathBuf {
+        self.folder
+    }
+
     /// The file of an address.
     pub(super) fn file(&self, addr: IpAddr) -> PathBuf {
         self.folder.join(format!("{}-{addr}", self.netns))

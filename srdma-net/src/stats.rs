@@ -1,0 +1,162 @@
+//! Counters of running processes, for those who ask: a socket for each process, its user's alone.
+//!
+//! ```text
+//! /dev/shm/srdma-1000/stats/4711       in the folder of the registries, open to nobody else
+//!   connect ─► one JSON value: process, program, devices, each with its counters ─► closed
+//! ```
+//!
+//! The numbers are read from the device when somebody asks, so they are never old, and a device
+//! that nobody asks about pays nothing. A thread of ours sleeps in `accept`. Files of processes
+//! that are gone refuse the connection, and are removed by whoever finds them.
+
+use crate::engine::WeakEngine;
+use crate::share;
+use std::fmt::Write as _;
+use std::fs::DirBuilder;
+use std::io::{self, Read, Write};
+use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// How long one who asks, or is asked, may take.
+const PATIENCE: Duration = Duration::from_millis(500);
+/// Bytes of an answer at most.
+const MAX_ANSWER: u64 = 1 << 20;
+
+/// Devices of this process, by name.
+static DEVICES: Mutex<Vec<(String, WeakEngine)>> = Mutex::new(Vec::new());
+/// The process that answers; a child is another.
+static SERVED_BY: AtomicU32 = AtomicU32::new(0);
+
+fn devices() -> MutexGuard<'static, Vec<(String, WeakEngine)>> {
+    DEVICES.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Enters a device, and answers from here on. Where no socket can be had, nobody can ask.
+pub(crate) fn enter(name: String, engine: WeakEngine) {
+    let process = std::process::id();
+    let mut devices = devices();
+    if SERVED_BY.load(Ordering::SeqCst) != process {
+        // Those of a parent are not ours.
+        devices.clear();
+    }
+    devices.retain(|(_, engine)| engine.is_alive());
+    devices.push((name, engine));
+    drop(devices);
+    if SERVED_BY.swap(process, Ordering::SeqCst) != process {
+        // Without a socket the device is as good as with one.
+        let _ = serve();
+    }
+}
+
+fn folder() -> Option<PathBuf> {
+    share::folder().map(|folder| folder.join("stats"))
+}
+
+fn serve() -> io::Result<()> {
+    let folder = folder().ok_or(io::ErrorKind::NotFound)?;
+    match DirBuilder::new().mode(0o700).create(&folder) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
+    let path = folder.join(std::process::id().to_string());
+    // A process that is gone had our number.
+    let _ = std::fs::remove_file(&path);
+    let listener = UnixListener::bind(&path)?;
+    std::thread::Builder::new()
+        .name("srdma-stats".into())
+        .spawn(move || answer_all(&listener))?;
+    crate::sys::exit::at_exit(leave);
+    Ok(())
+}
+
+fn leave() {
+    if SERVED_BY.load(Ordering::SeqCst) == std::process::id()
+        && let Some(folder) = folder()
+    {
+        let _ = std::fs::remove_file(folder.join(std::process::id().to_string()));
+    }
+}
+
+fn answer_all(listener: &UnixListener) {
+    for stream in listener.incoming() {
+        match stream {
+            Ok(mut stream) => {
+                let _ = stream.set_write_timeout(Some(PATIENCE));
+                let _ = stream.write_all(answer().as_bytes());
+            }
+            // Out of descriptors, most likely: the program's matter.
+            Err(_) => std::thread::sleep(PATIENCE),
+        }
+    }
+}
+
+/// What this process says.
+fn answer() -> String {
+    let known: Vec<_> = devices().clone();
+    let program = std::fs::read_to_string("/proc/self/comm").unwrap_or_default();
+    let mut text = format!("{{\"pid\":{},\"program\":", std::process::id());
+    quote(&mut text, program.trim());
+    text.push_str(",\"devices\":[");
+    let mut first = true;
+    for (name, engine) in known {
+        let Some(counters) = engine.counters() else {
+            continue;
+        };
+        text.push_str(if first { "{\"name\":" } else { ",{\"name\":" });
+        first = false;
+        quote(&mut text, &name);
+        text.push_str(",\"counters\":{");
+        for (at, (name, value)) in counters.into_iter().enumerate() {
+            let comma = if at == 0 { "" } else { "," };
+            let _ = write!(text, "{comma}\"{name}\":{value}");
+        }
+        text.push_str("}}");
+    }
+    text.push_str("]}\n");
+    text
+}
+
+fn quote(text: &mut String, value: &str) {
+    let plain = value
+        .chars()
+        .filter(|c| !c.is_control() && !matches!(c, '"' | '\\'));
+    text.push('"');
+    text.extend(plain);
+    text.push('"');
+}
+
+/// What every process of this user says, one JSON value each, in order of process numbers.
+#[must_use]
+pub fn ask_all() -> Vec<String> {
+    let Some(files) = folder().and_then(|folder| std::fs::read_dir(folder).ok()) else {
+        return Vec::new();
+    };
+    let mut said: Vec<(u32, String)> = Vec::new();
+    for file in files.flatten() {
+        let name = file.file_name();
+        let Some(process) = name.to_str().and_then(|name| name.parse().ok()) else {
+            continue;
+        };
+        match ask(&file.path()) {
+            Ok(text) => said.push((process, text)),
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                let _ = std::fs::remove_file(file.path());
+            }
+            Err(_) => {}
+        }
+    }
+    said.sort_unstable();
+    said.into_iter().map(|(_, text)| text).collect()
+}
+
+fn ask(path: &std::path::Path) -> io::Result<String> {
+    let stream = UnixStream::connect(path)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    let mut text = String::new();
+    stream.take(MAX_ANSWER).read_to_string(&mut text)?;
+    Ok(text.trim().to_owned())
+}
