@@ -24,7 +24,13 @@ pub(crate) struct Gap {
     psn: Psn,
     /// The answer is under way until then.
     until: Instant,
+    /// How often it was answered without effect.
+    times: u32,
 }
+
+/// Each further answer to one loss waits twice as long, up to this many times: before the answer
+/// comes what the peer had sent already, which may be as much as our socket holds.
+const MAX_DOUBLINGS: u32 = 8;
 
 impl Requester {
     /// Makes the WQE that holds `psn` the one being sent.
@@ -58,10 +64,13 @@ impl Requester {
     /// This loss is answered now. Until the answer can have had an effect, whatever else tells of
     /// the loss tells of the same.
     fn answer(&mut self, psn: Psn, now: Instant) {
-        let ns = self.rtt.round_trip(now).max(SAME_LOSS_NS);
+        let before = self.gap.filter(|gap| gap.psn == psn);
+        let times = before.map_or(0, |gap| (gap.times + 1).min(MAX_DOUBLINGS));
+        let ns = self.rtt.round_trip(now).max(SAME_LOSS_NS) << times;
         self.gap = Some(Gap {
             psn,
             until: now.after(ns),
+            times,
         });
     }
 }
@@ -202,5 +211,26 @@ impl Qp {
         }
         self.req.retries_left -= 1;
         true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_answer_to_one_loss_waits_twice_as_long_as_the_last() {
+        let mut req = Requester::new();
+        let (psn, mut now) = (Psn::new(5), Instant(0));
+        for times in 0..12 {
+            req.answer(psn, now);
+            let wait = SAME_LOSS_NS << times.min(MAX_DOUBLINGS);
+            assert!(req.answered(psn, now.after(wait - 1)), "{times}");
+            assert!(!req.answered(psn, now.after(wait)), "{times}");
+            now = now.after(wait);
+        }
+        assert!(!req.answered(psn.add(1), now), "another loss");
+        req.answer(psn.add(1), now);
+        assert!(!req.answered(psn.add(1), now.after(SAME_LOSS_NS)));
     }
 }
