@@ -8,8 +8,8 @@
 //! ```
 //!
 //! Queue pair numbers are divided into 4,096 blocks of 4,096. A process takes a block when it opens
-//! a device, and more as it needs them; the [registry](registry) of the address says which port a
-//! block's packets go to. A sender on this machine looks there; peers elsewhere send to 4791.
+//! a device, and more as it needs them; the registry of the address says which port a block's
+//! packets go to. A sender on this machine looks there; peers elsewhere send to 4791.
 //!
 //! | who dies | who notices |
 //! |---|---|
