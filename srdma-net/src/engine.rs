@@ -139,7 +139,8 @@ impl Core {
     fn transmit(&mut self, now: Instant, acks: Acks) -> bool {
         let mut any = false;
         self.link.depart(now);
-        self.blocked = false;
+        self.blocked = self.link.is_held();
+        self.arena.limits.hold_unreliable = self.blocked;
         for _ in 0..BATCHES_PER_PASS {
             self.link.carrier.answer(now, &mut self.hca);
             let Some(batch) = self.hca.poll_transmit(now, &mut self.arena, acks) else {

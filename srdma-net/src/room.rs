@@ -20,7 +20,7 @@ use std::io::Read;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
-/// How long a full receiver is waited for.
+/// How long a full receiver is waited for that takes nothing.
 const PATIENCE: Duration = Duration::from_millis(200);
 /// What goes before the next look at a receiver that cannot be seen.
 const UNSEEN: u32 = 64 << 20;
@@ -43,7 +43,20 @@ struct Fill {
 struct Target {
     /// May go before the next look.
     rest: u32,
-    full_since: Option<Instant>,
+    /// It was full at the last look: what it held, and since when nothing was taken from it.
+    full: Option<(u32, Instant)>,
+}
+
+impl Target {
+    /// It is full at `now` and holds `used` bytes: true if it may still make room.
+    fn waits(&mut self, used: u32, now: Instant) -> bool {
+        let since = match self.full {
+            Some((held, since)) if held <= used => since,
+            _ => now,
+        };
+        self.full = Some((used, since));
+        now - since < PATIENCE
+    }
 }
 
 /// Looks at receivers.
@@ -51,6 +64,8 @@ struct Target {
 pub(crate) struct Room {
     kernel: Option<Socket>,
     targets: HashMap<SocketAddr, Target>,
+    /// Whose socket held the last batch back.
+    held: Option<SocketAddr>,
 }
 
 impl Room {
@@ -58,16 +73,28 @@ impl Room {
         Self {
             kernel: diag(),
             targets: HashMap::new(),
+            held: None,
         }
     }
 
     /// How many runs of `batch` may go, from the first on.
     pub(crate) fn admit(&mut self, batch: &TxBatch<'_>) -> usize {
         let waits = |run: &Run| {
-            run.unreliable && run.target.port() != ROCE_PORT && !self.fits(run.target, cost(run))
+            let goes = !run.unreliable || run.target.port() == ROCE_PORT;
+            !(goes || self.fits(run.target, cost(run)))
         };
         let first = batch.runs.iter().position(waits);
+        self.held = first.and_then(|at| Some(batch.runs.get(at)?.target));
         first.unwrap_or(batch.runs.len())
+    }
+
+    /// True while the receiver that held the last batch back has no room: there is no use in
+    /// building such packets again.
+    pub(crate) fn is_held(&mut self) -> bool {
+        if self.held.is_some_and(|addr| self.ask(addr)) {
+            self.held = None;
+        }
+        self.held.is_some()
     }
 
     fn fits(&mut self, addr: SocketAddr, cost: u32) -> bool {
@@ -79,16 +106,22 @@ impl Room {
             target.rest = rest;
             return true;
         }
+        self.ask(addr)
+    }
+
+    /// Looks at a receiver: may something go to it?
+    fn ask(&mut self, addr: SocketAddr) -> bool {
+        let target = self.targets.entry(addr).or_default();
         let fill = self.kernel.as_mut().and_then(|kernel| look(kernel, addr));
         let Some(fill) = fill else {
             target.rest = UNSEEN;
             return true;
         };
         if fill.used <= fill.size / FILLED {
-            target.full_since = None;
+            target.full = None;
             // What the kernel has put off does not count yet: it may need this processor.
             std::thread::yield_now();
-        } else if target.full_since.get_or_insert_with(Instant::now).elapsed() < PATIENCE {
+        } else if target.waits(fill.used, Instant::now()) {
             return false;
         }
         target.rest = fill.size / SHARE;
@@ -206,6 +239,21 @@ mod tests {
             drop(socket);
             assert_eq!(look(&mut kernel, addr), None, "nobody is there any more");
         }
+    }
+
+    #[test]
+    fn patience_counts_while_the_receiver_takes_nothing() {
+        let start = Instant::now();
+        let mut target = Target::default();
+        assert!(target.waits(5000, start));
+        assert!(target.waits(6000, start + PATIENCE / 2), "more has come");
+        assert!(!target.waits(6000, start + PATIENCE), "it stands still");
+        assert!(
+            target.waits(5999, start + PATIENCE),
+            "it has taken something"
+        );
+        assert!(target.waits(5999, start + PATIENCE * 3 / 2));
+        assert!(!target.waits(5999, start + PATIENCE * 2));
     }
 
     #[test]

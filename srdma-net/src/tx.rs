@@ -101,6 +101,11 @@ impl Sender {
         &self.offload
     }
 
+    /// True while a receiver on this machine has no room for what it held back.
+    pub(crate) fn is_held(&mut self) -> bool {
+        self.room.is_held()
+    }
+
     /// Sends a batch, each run from the socket of its local address.
     ///
     /// Costs one system call for each local address in turn, and one more after each refusal.

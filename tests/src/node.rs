@@ -250,6 +250,11 @@ impl Node {
         heard
     }
 
+    /// Whether packets that nobody acknowledges have to stay.
+    pub fn hold_unreliable(&mut self, hold: bool) {
+        self.arena.limits.hold_unreliable = hold;
+    }
+
     /// One batch, of which only the first `runs` runs leave; `None` if there is nothing to send.
     pub fn transmit_some(&mut self, runs: usize, acks: Acks) -> Option<Vec<Heard>> {
         let batch = self.hca.poll_transmit(self.now, &mut self.arena, acks)?;

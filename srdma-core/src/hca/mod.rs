@@ -71,6 +71,8 @@ pub(crate) struct Device {
     pub(crate) peers: PeerTable,
     pub(crate) ports: Ports,
     pub(crate) ready: VecDeque<Turn>,
+    /// Turns put off while a batch is filled; empty outside.
+    pub(crate) held: VecDeque<Turn>,
     pub(crate) acks: VecDeque<Slot>,
     pub(crate) read_credit: ReadCredit,
     pub(crate) ieq: Ieq,
@@ -146,6 +148,7 @@ impl Hca {
             peers: PeerTable::new(config.peer_budget),
             ports: Ports::new(config.shared),
             ready: VecDeque::new(),
+            held: VecDeque::new(),
             acks: VecDeque::new(),
             read_credit: ReadCredit::new(config.read_budget),
             ieq: Ieq::new(config.ieq, config.ieq_gap_ns),

@@ -36,10 +36,13 @@ impl Hca {
             let Some(turn) = self.dev.ready.pop_front() else {
                 break;
             };
-            if self.take_turn(now, turn, arena) {
+            if arena.limits.hold_unreliable && self.is_unreliable(turn) {
+                self.dev.held.push_back(turn);
+            } else if self.take_turn(now, turn, arena) {
                 break;
             }
         }
+        self.dev.ready.append(&mut self.dev.held);
         if acks == Acks::Send {
             self.send_acks(now, arena);
         }
@@ -47,6 +50,11 @@ impl Hca {
         self.dev.counters.sent_bytes += arena.bytes();
         self.dev.counters.sent_batches += u64::from(!arena.is_empty());
         arena.batch()
+    }
+
+    fn is_unreliable(&self, turn: Turn) -> bool {
+        let qp = self.qps.get(turn.qp);
+        qp.is_some_and(|qp| !qp.id.kind.is_reliable())
     }
 
     /// One queue pair's turn. True if the arena is full.

@@ -31,13 +31,15 @@ const MAX_RUN_V4: u32 = 65_507;
 /// The same over IPv6.
 const MAX_RUN_V6: u32 = 65_527;
 
-/// How many segments a GSO send may have, and for whom it may not be used at all.
+/// How many segments a GSO send may have, for whom it may not be used at all, and what may not go.
 #[derive(Clone, Debug)]
 pub struct TxLimits {
     /// Segments of one GSO send; 1 switches GSO off.
     pub max_segments: u16,
     /// Targets that do not take GSO (the kernel refused it once).
     pub refused: Vec<IpAddr>,
+    /// Packets that nobody acknowledges stay where they are: a receiver has no room for them.
+    pub hold_unreliable: bool,
 }
 
 impl Default for TxLimits {
@@ -45,6 +47,7 @@ impl Default for TxLimits {
         Self {
             max_segments: 64,
             refused: Vec::new(),
+            hold_unreliable: false,
         }
     }
 }

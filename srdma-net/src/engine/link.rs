@@ -133,6 +133,11 @@ impl Link {
             .receive(now, |meta, bytes| hca.handle_datagram(now, meta, bytes))
     }
 
+    /// True while there is no use in building packets that nobody acknowledges.
+    pub(crate) fn is_held(&mut self) -> bool {
+        self.carrier.is_held()
+    }
+
     /// Sends a batch.
     pub(crate) fn send(&mut self, now: Instant, batch: &TxBatch<'_>) -> Sent {
         if !self.faults.is_off() {
@@ -228,6 +233,13 @@ impl Carrier {
                     udp.tx.offload().gso(target),
                 )
             }
+        }
+    }
+
+    fn is_held(&mut self) -> bool {
+        match self {
+            Self::Wire(_) => false,
+            Self::Udp(udp) => udp.tx.is_held(),
         }
     }
 

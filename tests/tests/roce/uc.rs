@@ -39,6 +39,24 @@ fn requests_complete_when_they_have_left() {
 }
 
 #[test]
+fn what_is_held_stays_and_acknowledged_services_go_on() {
+    let mut rig = Rig::uc();
+    rig.send(0, 4);
+    rig.node.hold_unreliable(true);
+    for _ in 0..3 {
+        assert!(rig.transmit().is_empty());
+    }
+    assert!(rig.done().is_empty());
+    rig.node.hold_unreliable(false);
+    assert_eq!(brief(&rig.transmit()), [(0x24, SQ_PSN)]);
+    assert_eq!(rig.done(), [('s', 0, None)]);
+    let mut reliable = Rig::rc();
+    reliable.node.hold_unreliable(true);
+    reliable.send(0, 4);
+    assert_eq!(brief(&reliable.transmit()), [(0x04, SQ_PSN)]);
+}
+
+#[test]
 fn messages_arrive() {
     let mut rig = Rig::uc();
     rig.recv(0, 4096);
