@@ -6,13 +6,13 @@
 
 use super::Qp;
 use super::flush::Cause;
+use super::gather::Part;
 use super::window::{Kind, Local};
 use crate::hca::counters::Counters;
 use crate::hca::ctx::Ctx;
 use crate::hw::aeqe::AeCode;
 use crate::hw::cqe::{CqeInfo, FlushCode};
 use crate::hw::wqe::SqOp;
-use crate::mem::{Access, KeyFault};
 use crate::num::Psn;
 use crate::time::ack_timeout_ns;
 use crate::wire::{NakCode, Packet, Syndrome, Verb};
@@ -191,23 +191,11 @@ impl Qp {
             }
             self.req.read_of = Some(number);
         }
-        let regions = &*ctx.regions;
-        let pd = self.id.pd;
-        let mut from = 0usize;
-        crate::mem::sge::for_each_piece(
-            self.req.read.sges.as_slice(),
-            offset,
-            bytes.len(),
-            |sge, addr, len| {
-                let grant = regions.check_local(sge.lkey, pd, Access::LOCAL_WRITE, addr, len)?;
-                let to = from + len as usize;
-                grant.place(0, bytes.get(from..to).unwrap_or(&[]))?;
-                from = to;
-                Ok(())
-            },
-        )
-        .map_err(|fault: KeyFault| Cause::new(FlushCode::PROT, AeCode(fault.ae_code())))?;
-        if from < bytes.len() {
+        let sges = self.req.read.sges.as_slice();
+        let placed = Part::new(self.id.pd, sges, offset, bytes.len())
+            .place(ctx.regions, bytes)
+            .map_err(|fault| Cause::new(FlushCode::PROT, AeCode(fault.ae_code())))?;
+        if placed < bytes.len() {
             return Err(Cause::new(
                 FlushCode::LOC_LEN,
                 AeCode::WQE_INVALID_FRAG_DATA,

@@ -1,4 +1,5 @@
-//! Payload of a packet: windows of registered memory in place, or a copy where it may be absent.
+//! Payload of a packet: windows of registered memory in place, or a copy where it may be absent;
+//! and the way back, from a packet into the entries of a list.
 //!
 //! What this does *not* do: say what a fault means; a request fails with it, an answer is refused.
 
@@ -75,6 +76,19 @@ impl<'s> Part<'s> {
             rest = more;
             grant.copy_out(0, part)
         })
+    }
+
+    /// Places `bytes` there. Returns how many found an entry: the rest lies behind the last one.
+    pub(crate) fn place(&self, regions: &MrTable, bytes: &[u8]) -> Result<usize, KeyFault> {
+        let mut from = 0usize;
+        for_each_piece(self.sges, self.offset, self.len, |sge, addr, len| {
+            let grant = regions.check_local(sge.lkey, self.pd, Access::LOCAL_WRITE, addr, len)?;
+            let to = from + len as usize;
+            grant.place(0, bytes.get(from..to).unwrap_or(&[]))?;
+            from = to;
+            Ok(())
+        })?;
+        Ok(from)
     }
 
     /// Builds the packet; false if it has to wait for the arena.

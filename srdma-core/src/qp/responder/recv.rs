@@ -5,12 +5,12 @@ use crate::hca::ctx::Ctx;
 use crate::hw::aeqe::AeCode;
 use crate::hw::cqe::{CqeInfo, FlushCode, rq_op};
 use crate::hw::rwqe::RqCmd;
-use crate::mem::{Access, KeyFault};
 use crate::num::Rkey;
 use crate::obj::srq::Taken;
 use crate::obj::table::Slot;
 use crate::qp::Qp;
 use crate::qp::attr::QpType;
+use crate::qp::gather::Part;
 use crate::trace;
 use crate::wire::Packet;
 
@@ -99,21 +99,11 @@ impl Qp {
         if offset + bytes.len() as u64 > recv.room {
             return Err(Fault::TooLong);
         }
-        let (regions, pd) = (&*ctx.regions, self.domain());
-        let mut from = 0usize;
-        crate::mem::sge::for_each_piece(
-            recv.cmd.sges.as_slice(),
-            offset,
-            bytes.len(),
-            |sge, addr, len| {
-                let grant = regions.check_local(sge.lkey, pd, Access::LOCAL_WRITE, addr, len)?;
-                let to = from + len as usize;
-                grant.place(0, bytes.get(from..to).unwrap_or(&[]))?;
-                from = to;
-                Ok(())
-            },
-        )
-        .map_err(|fault: KeyFault| Fault::Operational(FlushCode::PROT, AeCode(fault.ae_code())))
+        let sges = recv.cmd.sges.as_slice();
+        Part::new(self.domain(), sges, offset, bytes.len())
+            .place(ctx.regions, bytes)
+            .map_err(|fault| Fault::Operational(FlushCode::PROT, AeCode(fault.ae_code())))?;
+        Ok(())
     }
 
     /// Completes the receive WQE with the message that `packet` ended.
