@@ -7,12 +7,12 @@ use crate::hca::ctx::Ctx;
 use crate::hw::aeqe::{AeCode, AeSource};
 use crate::hw::cqe::FlushCode;
 use crate::limits::MAX_MSG_BYTES;
-use crate::mem::{Access, AtomicStep, KeyFault};
+use crate::mem::{Access, AtomicStep, Claim, KeyFault};
 use crate::num::Psn;
 use crate::qp::Qp;
 use crate::qp::flush::Cause;
 use crate::qp::window::packets_of;
-use crate::wire::{Feth, Packet, Verb};
+use crate::wire::{Feth, Packet, Reth, Verb};
 
 /// The rights that a FLUSH needs, of the queue pair as of the region.  [RoCEv2 3.6]
 pub(super) fn flush_rights(packet: &Packet<'_>) -> Result<Access, Fault> {
@@ -103,6 +103,19 @@ impl Qp {
         self.rq_error(ctx, Cause::new(FlushCode::REM_INV_REQ, ae), AeSource::RQ);
     }
 
+    /// What the peer names, checked; `None` for no bytes, whose key and address are not looked at.
+    fn claim(&self, ctx: &Ctx<'_>, reth: &Reth, need: Access) -> Result<Option<Claim>, Fault> {
+        if reth.len == 0 {
+            return Ok(None);
+        }
+        let (pd, len) = (self.domain(), u64::from(reth.len));
+        let grant = ctx
+            .regions
+            .check_remote(reth.rkey, pd, self.id.qpn, need, reth.addr, len)
+            .map_err(access)?;
+        Ok(Some(grant.claim()))
+    }
+
     // rule: roce-99
     // rule: roce-100
     // rule: roce-103
@@ -114,22 +127,7 @@ impl Qp {
                 if u64::from(reth.len) > MAX_MSG_BYTES {
                     return Err(Fault::Invalid(AeCode::ROE_INVALID_RDMA_WRITE_OR_READ_RESP));
                 }
-                let claim = if reth.len == 0 {
-                    None
-                } else {
-                    let grant = ctx
-                        .regions
-                        .check_remote(
-                            reth.rkey,
-                            self.domain(),
-                            self.id.qpn,
-                            Access::REMOTE_WRITE,
-                            reth.addr,
-                            u64::from(reth.len),
-                        )
-                        .map_err(access)?;
-                    Some(grant.claim())
-                };
+                let claim = self.claim(ctx, &reth, Access::REMOTE_WRITE)?;
                 (claim, reth.len, 0)
             }
             _ => return Err(Fault::Drop),
@@ -178,22 +176,7 @@ impl Qp {
         if u64::from(reth.len) > MAX_MSG_BYTES {
             return Err(Fault::Invalid(AeCode::ROE_INVALID_RDMA_READ_REQUEST));
         }
-        let claim = if reth.len == 0 {
-            None
-        } else {
-            let grant = ctx
-                .regions
-                .check_remote(
-                    reth.rkey,
-                    self.domain(),
-                    self.id.qpn,
-                    Access::REMOTE_READ,
-                    reth.addr,
-                    u64::from(reth.len),
-                )
-                .map_err(access)?;
-            Some(grant.claim())
-        };
+        let claim = self.claim(ctx, &reth, Access::REMOTE_READ)?;
         let psn = packet.psn();
         let packets = packets_of(reth.len, self.conn.mtu);
         self.rsp.msn = self.rsp.msn.next();
