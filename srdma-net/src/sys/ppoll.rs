@@ -1,10 +1,11 @@
 //! Sleeping on several descriptors with a limit in nanoseconds.
 
+use srdma_core::limits::MAX_GIDS;
 use std::io;
 use std::os::fd::RawFd;
 
-/// Descriptors of one sleep at most: sockets of 32 addresses, and one to be woken by.
-const MAX_FDS: usize = 33;
+/// Descriptors of one sleep at most: both sockets of each address, and one to be woken by.
+const MAX_FDS: usize = 2 * MAX_GIDS + 1;
 
 /// Sleeps until one of `fds` is readable, a signal comes, or `limit_ns` have passed. Descriptors
 /// beyond [`MAX_FDS`] are not looked at: their packets wait for the limit.
@@ -30,4 +31,20 @@ pub(crate) fn sleep_on(fds: impl Iterator<Item = RawFd>, limit_ns: Option<u64>) 
     // of a local array, a limit that lives for the call or none, no signal mask.
     syscall!(unsafe { libc::ppoll(polls.as_mut_ptr(), count, limit, core::ptr::null()) })?;
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sys::eventfd::EventFd;
+    use std::os::fd::AsRawFd;
+
+    #[test]
+    fn the_last_of_all_descriptors_wakes() {
+        let fds: Vec<EventFd> = (0..MAX_FDS).map(|_| EventFd::new().unwrap()).collect();
+        fds[MAX_FDS - 1].signal();
+        // Without a limit: it sleeps for ever if the last one is not looked at.
+        sleep_on(fds.iter().map(AsRawFd::as_raw_fd), None).unwrap();
+        assert_eq!(fds[MAX_FDS - 1].take(), 1);
+    }
 }
