@@ -164,29 +164,40 @@ const SOCK_DIAG_BY_FAMILY: u16 = 20;
 const SKMEMINFO: u16 = 7;
 
 /// `nlmsghdr`, `inet_diag_req_v2`: the UDP socket that would receive what is sent to `addr`.
-fn question(addr: SocketAddr) -> Vec<u8> {
+fn question(addr: SocketAddr) -> [u8; HEADER + QUESTION] {
     const REQUEST: u16 = 1;
-    let mut bytes = Vec::with_capacity(HEADER + QUESTION);
-    let len = u32::try_from(HEADER + QUESTION).unwrap_or(0);
-    bytes.extend(len.to_ne_bytes());
-    bytes.extend(SOCK_DIAG_BY_FAMILY.to_ne_bytes());
-    bytes.extend(REQUEST.to_ne_bytes());
-    bytes.extend([0; 8]);
-    let (family, octets) = match addr.ip() {
-        IpAddr::V4(v4) => (libc::AF_INET, [&v4.octets()[..], &[0; 12]].concat()),
-        IpAddr::V6(v6) => (libc::AF_INET6, v6.octets().to_vec()),
+    const FAMILY: usize = HEADER;
+    const PORTS: usize = HEADER + 8;
+    const ADDRS: usize = HEADER + 12;
+    const COOKIE: usize = HEADER + 48;
+    let mut bytes = [0; HEADER + QUESTION];
+    let len = u32::try_from(bytes.len()).unwrap_or(0);
+    let mut put = |at: usize, part: &[u8]| {
+        if let Some(to) = bytes.get_mut(at..at + part.len()) {
+            to.copy_from_slice(part);
+        }
     };
-    let protocol = u8::try_from(libc::IPPROTO_UDP).unwrap_or(0);
-    bytes.extend([u8::try_from(family).unwrap_or(0), protocol]);
-    bytes.extend([1 << (SKMEMINFO - 1), 0]);
-    bytes.extend(u32::MAX.to_ne_bytes());
-    // The sender's side comes first, and the receiver's port second.
-    bytes.extend(addr.port().to_be_bytes());
-    bytes.extend(addr.port().to_be_bytes());
-    bytes.extend(&octets);
-    bytes.extend(&octets);
-    bytes.extend(0u32.to_ne_bytes());
-    bytes.extend([0xff; 8]);
+    put(0, &len.to_ne_bytes());
+    put(4, &SOCK_DIAG_BY_FAMILY.to_ne_bytes());
+    put(6, &REQUEST.to_ne_bytes());
+    let family = if addr.is_ipv4() {
+        libc::AF_INET
+    } else {
+        libc::AF_INET6
+    };
+    let small = |number: i32| u8::try_from(number).unwrap_or(0);
+    put(FAMILY, &[small(family), small(libc::IPPROTO_UDP)]);
+    put(FAMILY + 2, &[1 << (SKMEMINFO - 1)]);
+    put(FAMILY + 4, &u32::MAX.to_ne_bytes());
+    // The sender's side comes first, and the receiver's second.
+    for side in 0..2 {
+        put(PORTS + 2 * side, &addr.port().to_be_bytes());
+        match addr.ip() {
+            IpAddr::V4(v4) => put(ADDRS + 16 * side, &v4.octets()),
+            IpAddr::V6(v6) => put(ADDRS + 16 * side, &v6.octets()),
+        }
+    }
+    put(COOKIE, &[0xff; 8]);
     bytes
 }
 
