@@ -12,7 +12,7 @@
 
 mod common;
 
-use common::{address, command, json_lines};
+use common::{Folder, address, command, json_lines};
 use serde_json::Value;
 use std::process::Command;
 
@@ -22,24 +22,6 @@ fn devinfo(set: impl FnOnce(&mut Command)) -> (Vec<Value>, String) {
     let output = command.output().unwrap();
     let lines = json_lines(&String::from_utf8(output.stdout).unwrap());
     (lines, String::from_utf8(output.stderr).unwrap())
-}
-
-/// A file of this test process; removed when dropped.
-struct File(std::path::PathBuf);
-
-impl File {
-    fn new(tag: &str, text: &str) -> Self {
-        let name = format!("srdma-devices-{}-{tag}.toml", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        std::fs::write(&path, text).unwrap();
-        Self(path)
-    }
-}
-
-impl Drop for File {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.0);
-    }
 }
 
 #[test]
@@ -66,14 +48,16 @@ fn a_variable_names_devices() {
 fn a_file_names_devices_and_the_variable_wins() {
     let (a, b) = (address(), address());
     let text = format!("[[device]]\nname = \"filed\"\non = \"{a}\"\nreceive_buffer = 65536\n");
-    let file = File::new("good", &text);
+    let folder = Folder::new();
+    let file = folder.join("good.toml");
+    std::fs::write(&file, &text).unwrap();
     let (lines, errors) = devinfo(|command| {
-        command.env("SRDMA_CONFIG", &file.0);
+        command.env("SRDMA_CONFIG", &file);
     });
     assert_eq!(lines.len(), 1, "{errors}");
     assert_eq!(lines[0]["name"], "filed");
     let (lines, _) = devinfo(|command| {
-        command.env("SRDMA_CONFIG", &file.0);
+        command.env("SRDMA_CONFIG", &file);
         command.env("SRDMA_DEVICES", format!("var={b}"));
     });
     assert_eq!(lines[0]["name"], "var");
@@ -81,12 +65,14 @@ fn a_file_names_devices_and_the_variable_wins() {
 
 #[test]
 fn mistakes_are_named() {
-    let file = File::new("bad", "[[device]]\nname = \"a\"\non = \"lo\"\nspeed = 9\n");
+    let folder = Folder::new();
+    let file = folder.join("bad.toml");
+    std::fs::write(&file, "[[device]]\nname = \"a\"\non = \"lo\"\nspeed = 9\n").unwrap();
     let (lines, errors) = devinfo(|command| {
-        command.env("SRDMA_CONFIG", &file.0);
+        command.env("SRDMA_CONFIG", &file);
     });
     assert!(lines.is_empty());
-    let path = file.0.to_str().unwrap();
+    let path = file.to_str().unwrap();
     assert!(
         errors.contains(path) && errors.contains("speed"),
         "{errors}"

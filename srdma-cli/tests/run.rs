@@ -15,31 +15,25 @@
 
 mod common;
 
-use common::command;
+use common::{Folder, command};
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::ExitStatusExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A user of its own: a place for directories. Removed when dropped.
-struct User(PathBuf);
+/// A user of its own: a place for directories.
+struct User(Folder);
 
 impl User {
     fn new() -> Self {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let next = NEXT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("srdma-run-{}-{next}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        fs::create_dir_all(&path).unwrap();
-        Self(path)
+        Self(Folder::new())
     }
 
     fn cli(&self, args: &[&str]) -> Command {
         let mut command = command(args);
-        command.env("XDG_CACHE_HOME", &self.0);
+        command.env("XDG_CACHE_HOME", self.0.path());
         for name in ["LD_PRELOAD", "LD_LIBRARY_PATH", "SRDMA_LIB"] {
             command.env_remove(name);
         }
@@ -59,12 +53,6 @@ impl User {
             .collect();
         names.sort();
         names
-    }
-}
-
-impl Drop for User {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
     }
 }
 

@@ -10,39 +10,24 @@
 
 mod common;
 
-use common::{address, command};
-use std::path::PathBuf;
-use std::process::{Command, Output};
+use common::{Folder, address, command, is_installed};
+use std::process::Output;
 
-/// Where directories of this test go. Removed when dropped.
-struct Cache(PathBuf);
+/// Where directories of this test go.
+struct Cache(Folder);
 
 impl Cache {
-    fn new(tag: &str) -> Self {
-        let name = format!("srdma-verbs-{}-{tag}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-
     /// What `program` says; `None` if it is not here.
     fn run(&self, devices: &str, program: &str, args: &[&str]) -> Option<String> {
         if !is_installed(program) {
-            println!("skip: {program} is not installed");
             return None;
         }
         let mut run = command(&["run", "--", program]);
-        run.args(args).env("XDG_CACHE_HOME", &self.0);
+        run.args(args).env("XDG_CACHE_HOME", self.0.path());
         run.env("SRDMA_DEVICES", devices).env_remove("SRDMA_LIB");
         let output = run.output().unwrap();
         assert!(output.status.success(), "{program}: {}", said(&output));
         Some(said(&output))
-    }
-}
-
-impl Drop for Cache {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
@@ -51,15 +36,9 @@ fn said(output: &Output) -> String {
     format!("{out}{err}")
 }
 
-fn is_installed(program: &str) -> bool {
-    let mut found = Command::new("sh");
-    found.args(["-c", &format!("command -v {program}")]);
-    found.output().unwrap().status.success()
-}
-
 #[test]
 fn devices_are_listed_in_their_order() {
-    let cache = Cache::new("list");
+    let cache = Cache(Folder::new());
     let devices = format!("host2={},host1={}", address(), address());
     let Some(text) = cache.run(&devices, "ibv_devices", &[]) else {
         return;
@@ -73,7 +52,7 @@ fn devices_are_listed_in_their_order() {
 
 #[test]
 fn loopback_alone_is_offered() {
-    let cache = Cache::new("alone");
+    let cache = Cache(Folder::new());
     let Some(text) = cache.run("", "ibv_devices", &[]) else {
         return;
     };
@@ -87,7 +66,7 @@ fn loopback_alone_is_offered() {
 
 #[test]
 fn devinfo_agrees_with_the_files() {
-    let cache = Cache::new("devinfo");
+    let cache = Cache(Folder::new());
     let devices = format!("both={}+{}", address(), address());
     let Some(text) = cache.run(&devices, "ibv_devinfo", &["-v"]) else {
         return;

@@ -14,47 +14,14 @@
 
 mod common;
 
-use common::{address, command, json_lines};
+use common::{Folder, address, command, is_installed, json_lines};
 use serde_json::Value;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Where files of this test go. Removed when dropped.
-struct Files(PathBuf);
-
-impl Files {
-    fn new(tag: &str) -> Self {
-        let name = format!("srdma-trace-test-{}-{tag}", std::process::id());
-        let path = std::env::temp_dir().join(name);
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.0.join(name)
-    }
-}
-
-impl Drop for Files {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
-
-fn is_installed(program: &str) -> bool {
-    let found = Command::new("sh")
-        .args(["-c", &format!("command -v {program}")])
-        .output();
-    let there = found.unwrap().status.success();
-    if !there {
-        println!("skip: {program} is not installed");
-    }
-    there
-}
-
 /// One message each way between two processes, both under one trace.
-fn ping_pong(files: &Files, options: &[&str], extra: &str) -> Output {
+fn ping_pong(files: &Folder, options: &[&str], extra: &str) -> Output {
     // The programs agree over TCP, on any address: so each pair has a port of its own.
     static NEXT: AtomicU32 = AtomicU32::new(0);
     let port = 20_000 + std::process::id() % 3000 * 4 + NEXT.fetch_add(1, Ordering::Relaxed);
@@ -64,7 +31,7 @@ fn ping_pong(files: &Files, options: &[&str], extra: &str) -> Output {
     let args = [&["trace"][..], options, &["--", "sh", "-c", &script]].concat();
     let mut run = command(&args);
     run.env("SRDMA_DEVICES", format!("a={here},b={there}"));
-    run.env("HOST", here).env("XDG_CACHE_HOME", &files.0);
+    run.env("HOST", here).env("XDG_CACHE_HOME", files.path());
     let output = run.output().unwrap();
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "{errors}");
@@ -95,8 +62,8 @@ fn both_sides_of_a_message_are_shown() {
     if !is_installed("ibv_rc_pingpong") {
         return;
     }
-    let files = Files::new("json");
-    let out = files.path("lines");
+    let files = Folder::new();
+    let out = files.join("lines");
     ping_pong(&files, &["--json", "-o", out.to_str().unwrap()], "-n 1");
     let lines = json_lines(&std::fs::read_to_string(&out).unwrap());
     let times: Vec<_> = lines.iter().map(|line| line["time_ns"].as_u64()).collect();
@@ -142,8 +109,8 @@ fn tshark_reads_captures() {
     if !is_installed("ibv_rc_pingpong") || !is_installed("tshark") {
         return;
     }
-    let files = Files::new("pcap");
-    let (out, capture) = (files.path("lines"), files.path("capture"));
+    let files = Folder::new();
+    let (out, capture) = (files.join("lines"), files.join("capture"));
     let (out, capture) = (out.to_str().unwrap(), capture.to_str().unwrap());
     ping_pong(&files, &["-o", out, "--pcap", capture], "-n 20 -s 9000");
     let capture = Path::new(capture);
@@ -165,8 +132,8 @@ fn faults_are_comments() {
     if !is_installed("ibv_rc_pingpong") || !is_installed("tshark") {
         return;
     }
-    let files = Files::new("faults");
-    let (out, capture) = (files.path("lines"), files.path("capture"));
+    let files = Folder::new();
+    let (out, capture) = (files.join("lines"), files.join("capture"));
     let (out, capture) = (out.to_str().unwrap(), capture.to_str().unwrap());
     let rules = "drop nth=5; out corrupt nth=7; out duplicate nth=9";
     let options = ["-o", out, "--pcap", capture, "--faults", rules];

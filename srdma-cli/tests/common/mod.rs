@@ -9,6 +9,7 @@
 
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read};
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -51,6 +52,49 @@ pub(crate) fn address() -> String {
     let next = NEXT.fetch_add(1, Ordering::Relaxed) & 0x3f;
     let low = (std::process::id() << 6 | next) & 0x3f_ffff;
     std::net::Ipv4Addr::from(0x7f80_0000 | low).to_string()
+}
+
+/// A folder of its own. Removed when dropped, with all that is in it.
+pub(crate) struct Folder(PathBuf);
+
+impl Folder {
+    pub(crate) fn new() -> Self {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let next = NEXT.fetch_add(1, Ordering::Relaxed);
+        let test = std::env::current_exe().unwrap();
+        let test = test.file_name().unwrap().to_string_lossy();
+        let name = format!("srdma-{test}-{}-{next}", std::process::id());
+        let path = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
+    }
+
+    /// What is there under this name, or may be.
+    pub(crate) fn join(&self, name: &str) -> PathBuf {
+        self.0.join(name)
+    }
+}
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// There is such a program; else a line says that a test is skipped.
+pub(crate) fn is_installed(program: &str) -> bool {
+    let found = Command::new("sh")
+        .args(["-c", &format!("command -v {program}")])
+        .output();
+    let there = found.unwrap().status.success();
+    if !there {
+        println!("skip: {program} is not installed");
+    }
+    there
 }
 
 /// Waits for something that comes in the end.
