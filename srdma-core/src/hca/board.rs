@@ -16,13 +16,11 @@
 //! bit there, unless an earlier visitor, also after t0, has found it. A level whose bit is set
 //! already is only read, not written: a bit seen set at t(n) is cleared after t(n).
 //!
-//! **No wake-up is lost.** A ring looks at `asleep` after it has set the root. The driver sets
-//! `asleep` and then looks at the roots. One of the two sees the other.
-//!
-//! What a ring means, and what the queue holds, is not here: a ring only says where to look.
+//! What a ring means, and what the queue holds, is not here: a ring only says where to look. Nor is
+//! sleep: whoever rings drives the device, or has seen that somebody does.
 
 use crate::num::{CqId, MsixVector, Qpn, SrqId};
-use crate::sync::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use crate::sync::{AtomicU64, Ordering::SeqCst};
 use core::fmt;
 use std::sync::OnceLock;
 
@@ -54,7 +52,7 @@ const CQP: u64 = 1;
 /// Bit of `Board::single` for `AeqAck`.
 const AEQ: u64 = 2;
 
-/// Which queues were rung since the last look, and whether the driver of the device sleeps.
+/// Which queues were rung since the last look.
 ///
 /// `FAN` is the fan-out of each level; anything but 64 is for models.
 pub struct Board<const FAN: usize = 64> {
@@ -66,7 +64,6 @@ pub struct Board<const FAN: usize = 64> {
     /// Bits of queues that exist once.
     single: AtomicU64,
     aeq_entries: AtomicU64,
-    asleep: AtomicBool,
 }
 
 impl Board {
@@ -93,25 +90,13 @@ impl<const FAN: usize> Board<FAN> {
             irq: DirtySet::new(),
             single: AtomicU64::new(0),
             aeq_entries: AtomicU64::new(0),
-            asleep: AtomicBool::new(false),
         }
     }
 
-    /// Rings from any thread, and wakes the driver of the device if it sleeps.
+    /// Rings, from any thread, which then drives the device or has seen somebody else doing so.
     ///
-    /// `wake` is called at most once for each [`prepare_sleep`](Self::prepare_sleep) that returned
-    /// true. What was written to the queue before is seen by whoever takes the ring. Costs one
-    /// locked instruction if nobody else rings or takes.
-    #[inline]
-    pub fn ring(&self, what: Doorbell, wake: impl FnOnce()) {
-        self.mark(what);
-        if load_flag(&self.asleep) && self.asleep.swap(false, SeqCst) {
-            wake();
-        }
-    }
-
-    /// As [`ring`](Self::ring), without waking: for a thread that is about to drive the device, or
-    /// that has seen somebody else doing so.
+    /// What was written to the queue before is seen by whoever takes the ring. Costs one locked
+    /// instruction if nobody else rings or takes.
     #[inline]
     pub fn mark(&self, what: Doorbell) {
         match what {
@@ -160,23 +145,6 @@ impl<const FAN: usize> Board<FAN> {
             .any(|root| load(root) != 0)
     }
 
-    /// Announces sleep. True if it is safe to block until `wake` is called; false if something was
-    /// rung meanwhile, and then the announcement is withdrawn.
-    #[must_use]
-    pub fn prepare_sleep(&self) -> bool {
-        self.asleep.store(true, SeqCst);
-        if self.is_dirty() {
-            self.awake();
-            return false;
-        }
-        true
-    }
-
-    /// Ends sleep, whatever ended it. A wake-up that is under way may still arrive.
-    pub fn awake(&self) {
-        self.asleep.store(false, SeqCst);
-    }
-
     fn mark_single(&self, bit: u64) {
         // Always written, never only read: the write publishes what stands in the queue.
         self.single.fetch_or(bit, SeqCst);
@@ -202,7 +170,6 @@ impl<const FAN: usize> fmt::Debug for Board<FAN> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Board")
             .field("dirty", &self.is_dirty())
-            .field("asleep", &load_flag(&self.asleep))
             .finish()
     }
 }
@@ -351,16 +318,6 @@ fn load(word: &AtomicU64) -> u64 {
     let value = word.load(SeqCst);
     #[cfg(loom)]
     let value = word.fetch_or(0, crate::sync::Ordering::Acquire);
-    value
-}
-
-/// As [`load`], for a flag.
-#[inline]
-fn load_flag(flag: &AtomicBool) -> bool {
-    #[cfg(not(loom))]
-    let value = flag.load(SeqCst);
-    #[cfg(loom)]
-    let value = flag.fetch_or(false, crate::sync::Ordering::Acquire);
     value
 }
 

@@ -21,6 +21,7 @@ const BEHIND: u16 = 64;
 const JIFFIES_NS: u64 = 1_000_000;
 
 /// What is known of the identifications of one sender.
+// rule: roce-39
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct IdGuard {
     low: u8,

@@ -8,9 +8,7 @@
 //! ```
 //!
 //! A doorbell is a hint: it says where to look, and what is there is decided by valid bits. It may
-//! come late, twice, or for nothing. Who carries doorbells between threads is not decided here.
-
-use crate::num::{CqId, MsixVector, Qpn};
+//! come late, twice, or for nothing. What carries doorbells between threads: `hca::board`.
 
 /// Offset of the SQ doorbell in a user's page.
 pub const DB_WQE_ALLOC: u32 = 0;
@@ -24,35 +22,6 @@ pub const PFPE_CQACK: u32 = 0x50_2c80;
 pub const PFPE_AEQALLOC: u32 = 0x50_2d00;
 /// Control of vector 0; vector i stands 4 i further.
 pub const GLINT_DYN_CTL: u32 = 0x16_0000;
-
-/// What a driver tells the device without memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Doorbell {
-    /// The SQ of this QP has new work.
-    Sq(Qpn),
-    /// This CQ was armed.
-    CqArm(CqId),
-    /// The CEQE of this CQ was taken.
-    CqAck(CqId),
-    /// The CQP has new commands, up to this head.
-    Cqp {
-        /// Index after the last command.
-        head: u32,
-    },
-    /// So many AEQEs were taken.
-    AeqAck {
-        /// Entries given back.
-        entries: u32,
-    },
-    /// An interrupt vector is enabled, disabled or moderated.
-    Irq {
-        /// The vector.
-        vector: MsixVector,
-        /// New control word.
-        control: DynCtl,
-    },
-}
 
 le_word! {
     /// GLINT_DYN_CTL of one vector (32 bits used).                    [E810 4.5]

@@ -34,7 +34,6 @@ pub use aeqe::{AeCode, AeSource, Aeqe, EventClass};
 pub use ceqe::Ceqe;
 pub use cqe::{CqeInfo, FlushCode, Major};
 pub use cqp::{CqpCmd, CqpCompletion, CqpFault, CqpOp};
-pub use doorbell::Doorbell;
 pub use polarity::Polarity;
 pub use qp_ctx::{HwQpState, HwQpType, QpContext};
 pub use rwqe::RqCmd;

@@ -31,4 +31,4 @@ pub use map::{HostMap, PblIndex};
 pub use mr::{FastReg, MrTable, Rereg};
 pub use mw::Bind;
 pub use pager::{AtomicStep, Nowhere, Pager};
-pub use sge::{Piece, Sge, SgeClaims};
+pub use sge::{Piece, Sge};

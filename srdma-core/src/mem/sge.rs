@@ -6,15 +6,10 @@
 //!                  └──── [offset, offset + len) ───┘  ──► pieces (index, addr, len)
 //! ```
 //!
-//! [`SgeClaims`] checks each entry's key once and keeps a claim of it, so that packets of the same
-//! message only compare generations. What this does *not* do: decide what a short list means; the
-//! caller compares total lengths.
+//! What this does *not* do: check keys, or decide what a short list means; the caller compares
+//! total lengths.
 
-use super::access::Access;
-use super::fault::KeyFault;
-use super::grant::{Claim, Grant};
-use super::mr::MrTable;
-use crate::num::{Lkey, PdId};
+use crate::num::Lkey;
 
 /// Entries of the longest list: thirteen, and one for a result that an operation adds.
 pub const MAX_LIST: usize = crate::limits::MAX_SGE + 1;
@@ -112,93 +107,6 @@ fn cut(
             Some((index, within, part))
         })
         .filter(|(_, _, part)| *part != 0)
-}
-
-/// A list whose keys were checked: one claim for each entry.
-#[derive(Clone, Debug, PartialEq, Eq, Default)]
-pub struct SgeClaims {
-    claims: [Claim; MAX_LIST],
-    count: usize,
-}
-
-impl SgeClaims {
-    /// Checks the keys of a list for one use: `LOCAL_READ` to gather, `LOCAL_WRITE` to scatter.
-    ///
-    /// Empty entries are not looked at. A list longer than the device takes is a bounds fault.
-    pub fn check(
-        regions: &MrTable,
-        pd: PdId,
-        sges: &[Sge],
-        need: Access,
-    ) -> Result<Self, KeyFault> {
-        let mut list = Self::default();
-        for sge in sges.iter().filter(|sge| sge.len != 0) {
-            let place = list.claims.get_mut(list.count).ok_or(KeyFault::Bounds)?;
-            *place = regions
-                .check_local(sge.lkey, pd, need, sge.addr, sge.len)?
-                .claim();
-            list.count += 1;
-        }
-        Ok(list)
-    }
-
-    /// The claims, one for each entry that was not empty.
-    #[inline]
-    #[must_use]
-    pub fn as_slice(&self) -> &[Claim] {
-        self.claims.get(..self.count).unwrap_or(&[])
-    }
-
-    /// Bytes of all entries together.
-    #[inline]
-    #[must_use]
-    pub fn total_len(&self) -> u64 {
-        self.as_slice().iter().map(|claim| claim.len).sum()
-    }
-
-    /// Calls `f` with a grant for each part under `[offset, offset + len)` of the message.
-    ///
-    /// Ends at the first fault: of a region that is gone, or of `f`. The caller knows that the
-    /// list is long enough.
-    pub fn gather<'a, E: From<KeyFault>>(
-        &self,
-        regions: &'a MrTable,
-        offset: u64,
-        len: usize,
-        mut f: impl FnMut(Grant<'a>) -> Result<(), E>,
-    ) -> Result<(), E> {
-        let mut skip = offset;
-        let mut left = len as u64;
-        for claim in self.as_slice() {
-            let within = skip.min(claim.len);
-            skip -= within;
-            let part = left.min(claim.len - within);
-            left -= part;
-            if part != 0 {
-                let part = usize::try_from(part).map_err(|_| KeyFault::Bounds)?;
-                f(regions.renew(claim, within, part)?)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Places payload at `offset` of the message.
-    ///
-    /// A list too short is a bounds fault, found before anything is placed. Cost: one copy.
-    pub fn scatter(&self, regions: &MrTable, offset: u64, bytes: &[u8]) -> Result<(), KeyFault> {
-        let end = offset
-            .checked_add(bytes.len() as u64)
-            .ok_or(KeyFault::Bounds)?;
-        if end > self.total_len() {
-            return Err(KeyFault::Bounds);
-        }
-        let mut rest = bytes;
-        self.gather(regions, offset, bytes.len(), |grant| {
-            let (part, more) = rest.split_at_checked(grant.len()).ok_or(KeyFault::Bounds)?;
-            rest = more;
-            grant.place(0, part)
-        })
-    }
 }
 
 #[cfg(test)]

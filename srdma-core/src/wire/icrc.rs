@@ -11,17 +11,15 @@
 //! gives the identification of a received packet from the difference between the ICRC it carries
 //! and the one computed for a guess ([`verify`]).
 //!
-//! No cache, no state but [`IdWindow`]. Not for networks that rewrite addresses or ports.
+//! No cache, no state; which identifications are believed: `hca::id_guard`. Not for networks that
+//! rewrite addresses or ports.
 //!
 //! [RoCEv2 1.7, 7.4, 7.6]
 
 mod poly;
-mod window;
 
 #[cfg(test)]
 mod tests;
-
-pub use window::IdWindow;
 
 use core::fmt;
 use core::net::IpAddr;

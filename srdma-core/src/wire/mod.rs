@@ -33,7 +33,7 @@ pub use deth::Deth;
 pub use emit::Emit;
 pub use flow::{Ecn, FlowTuple, ROCE_PORT};
 pub use header_set::HeaderSet;
-pub use icrc::{Icrc, IcrcCheck, IcrcFlow, IdWindow};
+pub use icrc::{Icrc, IcrcCheck, IcrcFlow};
 pub use immdt::ImmDt;
 pub use opcode::{BTH_LEN, Opcode, OpcodeInfo, PayloadRule, Position, Service, Verb};
 pub use pretty::Pretty;

@@ -15,15 +15,14 @@ fn taken(board: &Board) -> Vec<Doorbell> {
 fn all_kinds_are_visited_once_and_control_first() {
     let board = Board::new();
     assert!(!board.is_dirty() && taken(&board).is_empty());
-    let wake = || panic!("nobody sleeps");
-    board.ring(Doorbell::Sq(Qpn::new(5)), wake);
-    board.ring(Doorbell::Sq(Qpn::new(5)), wake);
-    board.ring(Doorbell::Cq(CqId(6)), wake);
-    board.ring(Doorbell::Srq(SrqId(7)), wake);
-    board.ring(Doorbell::Irq(MsixVector(8)), wake);
-    board.ring(Doorbell::AeqAck { entries: 2 }, wake);
-    board.ring(Doorbell::AeqAck { entries: 3 }, wake);
-    board.ring(Doorbell::Cqp, wake);
+    board.mark(Doorbell::Sq(Qpn::new(5)));
+    board.mark(Doorbell::Sq(Qpn::new(5)));
+    board.mark(Doorbell::Cq(CqId(6)));
+    board.mark(Doorbell::Srq(SrqId(7)));
+    board.mark(Doorbell::Irq(MsixVector(8)));
+    board.mark(Doorbell::AeqAck { entries: 2 });
+    board.mark(Doorbell::AeqAck { entries: 3 });
+    board.mark(Doorbell::Cqp);
     assert!(board.is_dirty());
     let want = [
         Doorbell::Cqp,
@@ -65,47 +64,26 @@ fn any_set_of_numbers_comes_back() {
 #[test]
 fn a_number_beyond_the_set_is_ignored() {
     let board = Board::new();
-    board.ring(Doorbell::Cq(CqId(1 << 24)), || ());
-    board.ring(Doorbell::Srq(SrqId(u32::MAX)), || ());
+    board.mark(Doorbell::Cq(CqId(1 << 24)));
+    board.mark(Doorbell::Srq(SrqId(u32::MAX)));
     assert!(!board.is_dirty());
 }
 
+/// Two threads ring and wait until they were heard. A ring that gets lost stops the test for good.
 #[test]
-fn a_sleeper_is_woken_once() {
-    let board = Board::new();
-    let mut wakes = 0;
-    assert!(board.prepare_sleep());
-    board.mark(Doorbell::Cqp);
-    for _ in 0..3 {
-        board.ring(Doorbell::Sq(Qpn::new(1)), || wakes += 1);
-    }
-    assert_eq!(wakes, 1);
-    assert!(!board.prepare_sleep(), "something is rung");
-    board.ring(Doorbell::Cqp, || panic!("the announcement was withdrawn"));
-    board.take(|_| ());
-    assert!(board.prepare_sleep());
-    board.awake();
-    board.ring(Doorbell::Cqp, || panic!("it is awake"));
-}
-
-/// Two threads ring and wait until they were heard; the driver sleeps whenever it can. A ring or
-/// wake-up that gets lost stops the test for good.
-#[test]
-fn no_ring_and_no_wake_up_is_lost() {
+fn no_ring_is_lost() {
     const ROUNDS: usize = 20_000;
     let board = Arc::new(Board::new());
     let heard = Arc::new([AtomicUsize::new(0), AtomicUsize::new(0)]);
     let rung = Arc::new([AtomicUsize::new(0), AtomicUsize::new(0)]);
-    let driver = std::thread::current();
     let ringers: Vec<_> = (0..2usize)
         .map(|me| {
             let (board, heard, rung) = (Arc::clone(&board), Arc::clone(&heard), Arc::clone(&rung));
-            let driver = driver.clone();
             std::thread::spawn(move || {
                 for round in 1..=ROUNDS {
                     rung[me].store(round, std::sync::atomic::Ordering::Relaxed);
                     let qpn = Qpn::new(u32::try_from(me * 4097 + round % 3).unwrap());
-                    board.ring(Doorbell::Sq(qpn), || driver.unpark());
+                    board.mark(Doorbell::Sq(qpn));
                     while heard[me].load(std::sync::atomic::Ordering::Relaxed) < round {
                         std::thread::yield_now();
                     }
@@ -113,7 +91,6 @@ fn no_ring_and_no_wake_up_is_lost() {
             })
         })
         .collect();
-    let mut sleeps = 0;
     while heard
         .iter()
         .any(|count| count.load(std::sync::atomic::Ordering::Relaxed) < ROUNDS)
@@ -126,23 +103,13 @@ fn no_ring_and_no_wake_up_is_lost() {
             let round = rung[who].load(std::sync::atomic::Ordering::Relaxed);
             heard[who].store(round, std::sync::atomic::Ordering::Relaxed);
         });
-        if !any && board.prepare_sleep() {
-            sleeps += 1;
-            // A token of an earlier wake-up may end this at once, which does no harm. The last
-            // round may have been heard already: nobody would wake us.
-            if heard
-                .iter()
-                .any(|c| c.load(std::sync::atomic::Ordering::Relaxed) < ROUNDS)
-            {
-                std::thread::park();
-            }
-            board.awake();
+        if !any {
+            std::thread::yield_now();
         }
     }
     for ringer in ringers {
         ringer.join().unwrap();
     }
-    println!("slept {sleeps} times");
 }
 
 /// Cost of a ring: `cargo test --release -p srdma-core --lib board -- --ignored --nocapture`.
@@ -162,9 +129,9 @@ fn cost() {
             start.elapsed().as_nanos() as f64 / f64::from(ROUNDS)
         );
     };
-    time("ring, not taken", &|| board.ring(what, || ()));
+    time("ring, not taken", &|| board.mark(what));
     time("ring and take", &|| {
-        board.ring(what, || ());
+        board.mark(what);
         board.take(|_| ());
     });
     time("take of nothing", &|| {

@@ -304,37 +304,6 @@ fn anchors() {
     );
 }
 
-#[test]
-fn windows_follow_their_source() {
-    // proves: roce-39
-    let mut window = IdWindow::new();
-    assert!(!window.observe(1000), "the first is no jump");
-    for calm in [1001, 1000, 5097, 5040] {
-        assert!(!window.observe(calm), "{calm}");
-    }
-    assert!(window.observe(5097 + 4097), "too far ahead");
-    assert!(!window.observe(5097 + 4097 - 64));
-    assert!(window.observe(5097 + 4097 - 65), "too far behind");
-    let mut window = IdWindow::new();
-    for id in [
-        0xff00,
-        0xfffe,
-        3,
-        0xffff,
-        0,
-        127,
-        128,
-        0xfff0_u16.wrapping_add(200),
-    ] {
-        assert!(!window.observe(id), "{id:#x}: wraps at 2^16");
-    }
-    assert!(
-        !window.observe(0) && !window.observe(127),
-        "slots of a segmented send"
-    );
-    assert!(window.observe(40_000));
-}
-
 proptest! {
     #[test]
     fn moving_to_another_slot_is_signing_again(
