@@ -16,6 +16,7 @@
 
 mod config;
 mod faults;
+mod follow;
 pub(crate) mod link;
 mod park;
 mod thread;
@@ -26,8 +27,8 @@ pub(crate) use view::WeakEngine;
 
 use crate::clock::Clock;
 use crate::error::NetError;
-use crate::interface;
 use crate::irq::Msix;
+use crate::netlink::Watch;
 use crate::spin::{CALLER_GRACE_NS, Callers};
 use crate::stats;
 use crate::sys::eventfd::EventFd;
@@ -36,15 +37,13 @@ use link::Link;
 use srdma_core::hca::board::{Board, Doorbell};
 use srdma_core::hca::{Acks, Hca};
 use srdma_core::num::MsixVector;
-use srdma_core::obj::port::LinkState;
 use srdma_core::time::Instant;
 use srdma_core::tx::TxArena;
 use std::fmt;
-use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
 
 /// Send batches of one pass; more waits for the next, so that receiving is not starved.
 const BATCHES_PER_PASS: usize = 8;
@@ -212,7 +211,11 @@ pub(crate) struct Shared {
     /// The background thread sleeps for good, since somebody is parked.
     deep: AtomicBool,
     /// The sockets, to sleep on.
-    rx_fds: Box<[RawFd]>,
+    rx_fds: RwLock<Arc<[RawFd]>>,
+    /// Tells of changes of interfaces; `None` where the kernel does not.
+    watch: Option<Watch>,
+    /// Somebody is looking at the interfaces.
+    following: Mutex<()>,
 }
 
 /// A running device. Clones share it; the last one stops it.
@@ -241,7 +244,8 @@ impl Engine {
         let vectors = hca.vectors().min(MAX_VECTORS);
         let mut arena = TxArena::new().map_err(|_| NetError::OutOfMemory)?;
         link.learn_limits(&mut arena.limits);
-        let rx_fds = link.carrier.fds().into_boxed_slice();
+        let rx_fds = RwLock::new(link.carrier.fds().into());
+        let watch = (background && link.follows_interfaces()).then(Watch::open);
         let shared = Arc::new(Shared {
             trace: trace::register(&name),
             core: Mutex::new(Core {
@@ -265,6 +269,8 @@ impl Engine {
             unpark: EventFd::new().map_err(NetError::Poll)?,
             deep: AtomicBool::new(false),
             rx_fds,
+            watch: watch.and_then(Result::ok),
+            following: Mutex::default(),
         });
         stats::enter(name, WeakEngine::new(&shared));
         let thread = match poll {
@@ -330,21 +336,6 @@ impl Engine {
         result
     }
 
-    /// Gives the port the state of the interfaces that `addrs` belong to; a wire has none.
-    pub fn follow_interfaces(&self, addrs: &[IpAddr]) {
-        let up = interface::any_up(addrs);
-        let mut core = self.shared.lock();
-        if core.link.follows_interfaces() {
-            let state = if up {
-                LinkState::Active
-            } else {
-                LinkState::Down
-            };
-            core.hca.port_mut().set_link(state);
-        }
-        self.shared.run(core, By::Anyone);
-    }
-
     /// What runs when `vector` fires; see [`msix`](Self::msix). False: there is no such vector.
     pub fn set_handler(&self, vector: MsixVector, handler: Arc<dyn Fn() + Send + Sync>) -> bool {
         self.shared
@@ -407,6 +398,16 @@ impl Shared {
             Err(TryLockError::Poisoned(core)) => Some(core.into_inner()),
             Err(TryLockError::WouldBlock) => None,
         }
+    }
+
+    /// The sockets, to sleep on.
+    fn fds(&self) -> Arc<[RawFd]> {
+        let fds = self.rx_fds.read().unwrap_or_else(PoisonError::into_inner);
+        Arc::clone(&fds)
+    }
+
+    fn set_fds(&self, fds: Vec<RawFd>) {
+        *self.rx_fds.write().unwrap_or_else(PoisonError::into_inner) = fds.into();
     }
 
     fn drive(&self, by: By) -> bool {

@@ -6,7 +6,7 @@
 //! 192.0.2.1  none: bound by other means (`ip_nonlocal_bind`), or not ours
 //! ```
 //!
-//! What the system says is asked each time; nothing is kept. What it does not do: notice changes.
+//! What the system says is asked each time; nothing is kept. That it has changed: `netlink.rs`.
 
 use crate::sys::sockopt;
 use if_addrs::IfAddr;
@@ -70,21 +70,51 @@ pub fn all() -> io::Result<Vec<Interface>> {
 /// The interface that `addr` belongs to.
 #[must_use]
 pub fn of(addr: IpAddr) -> Option<Interface> {
-    let list = if_addrs::get_if_addrs().unwrap_or_default();
-    let listed = list.iter().find(|interface| interface.ip() == addr);
-    let found = listed.or_else(|| {
-        list.iter()
-            .find(|interface| is_loopback_of(addr, interface))
-    });
-    let found = Interface::from(found?.clone());
-    Some(Interface { addr, ..found })
+    Listing::new().ok()?.of(addr)
 }
 
 /// Whether a device with these addresses can carry packets: one of its interfaces is up.
 #[must_use]
 pub fn any_up(addrs: &[IpAddr]) -> bool {
-    let up = |addr: &IpAddr| of(*addr).is_none_or(|interface| interface.is_up());
-    addrs.is_empty() || addrs.iter().any(up)
+    let Ok(listing) = Listing::new() else {
+        return true;
+    };
+    addrs.is_empty() || addrs.iter().any(|addr| listing.is_up(*addr))
+}
+
+/// What the system said at one moment.
+pub(crate) struct Listing(Vec<if_addrs::Interface>);
+
+impl Listing {
+    pub(crate) fn new() -> io::Result<Self> {
+        if_addrs::get_if_addrs().map(Self)
+    }
+
+    /// The interface that `addr` belongs to.
+    pub(crate) fn of(&self, addr: IpAddr) -> Option<Interface> {
+        let listed = self.0.iter().find(|interface| interface.ip() == addr);
+        let found = listed.or_else(|| {
+            self.0
+                .iter()
+                .find(|interface| is_loopback_of(addr, interface))
+        });
+        let found = Interface::from(found?.clone());
+        Some(Interface { addr, ..found })
+    }
+
+    /// The interface of `addr` is up, or nobody knows it.
+    pub(crate) fn is_up(&self, addr: IpAddr) -> bool {
+        self.of(addr).is_none_or(|interface| interface.is_up())
+    }
+
+    /// Addresses of the interface `name` that a device can have.
+    pub(crate) fn addrs_of<'a>(&'a self, name: &'a str) -> impl Iterator<Item = IpAddr> + 'a {
+        let own = self
+            .0
+            .iter()
+            .filter(move |interface| interface.name == name && !interface.is_link_local());
+        own.map(if_addrs::Interface::ip)
+    }
 }
 
 /// All of a loopback network is local, though only one address of it is listed.

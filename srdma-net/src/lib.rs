@@ -31,6 +31,7 @@ pub mod fault;
 pub mod interface;
 pub mod irq;
 mod mtu;
+mod netlink;
 pub mod offload;
 mod room;
 pub mod rx;

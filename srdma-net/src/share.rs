@@ -33,8 +33,8 @@ use std::collections::HashSet;
 use std::net::IpAddr;
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 
 /// Blocks that nobody takes: numbers 0 and 1 are in the first, that of multicast in the last.
@@ -54,7 +54,9 @@ struct Member {
 #[derive(Debug)]
 pub(crate) struct Share {
     place: Place,
-    members: Vec<Member>,
+    members: RwLock<Vec<Arc<Member>>>,
+    /// Blocks or addresses are being added.
+    growing: Mutex<()>,
     /// Our own blocks, a bit each.
     own: [AtomicU64; BLOCKS as usize / 64],
 }
@@ -78,28 +80,51 @@ pub(crate) fn open(
     place.sweep();
     let mut members = Vec::new();
     for socket in &sockets {
+        members.push(Arc::new(Member::of(socket, &place)?));
+    }
+    let share = Share {
+        place,
+        members: RwLock::new(members),
+        growing: Mutex::default(),
+        own: [const { AtomicU64::new(0) }; _],
+    };
+    if share.claim()?.is_none() {
+        return Err(NetError::NoBlock);
+    }
+    for (socket, member) in sockets.iter_mut().zip(&*share.members()) {
+        enter(socket, &member.registry)?;
+    }
+    Ok((sockets, Some(Arc::new(share))))
+}
+
+/// Opens the sockets of one more address of a device that is open.
+///
+/// Fails if one of our blocks is another process's there: then that address cannot be ours too.
+pub(crate) fn join(
+    share: Option<&Arc<Share>>,
+    addr: IpAddr,
+    settings: &SocketConfig,
+) -> Result<RoceSocket, NetError> {
+    let mut socket = RoceSocket::open_private(addr, settings)?;
+    match share {
+        None => socket.open_door(false)?,
+        Some(share) => share.join(&mut socket)?,
+    }
+    Ok(socket)
+}
+
+impl Member {
+    fn of(socket: &RoceSocket, place: &Place) -> Result<Self, NetError> {
         let addr = socket.local();
-        members.push(Member {
+        Ok(Self {
             addr,
             home: Home {
                 port: socket.tx_port(),
                 rx_bytes: socket.buffers().rx,
             },
             registry: Registry::open(&place.file(addr))?,
-        });
+        })
     }
-    let share = Share {
-        place,
-        members,
-        own: [const { AtomicU64::new(0) }; _],
-    };
-    if share.claim()?.is_none() {
-        return Err(NetError::NoBlock);
-    }
-    for (socket, member) in sockets.iter_mut().zip(&share.members) {
-        enter(socket, &member.registry)?;
-    }
-    Ok((sockets, Some(Arc::new(share))))
 }
 
 /// Binds port 4791 beside the processes that the registry knows. Whoever else has it is none that
@@ -126,14 +151,50 @@ fn enter(socket: &mut RoceSocket, registry: &Registry) -> Result<(), NetError> {
 }
 
 impl Share {
+    fn members(&self) -> Vec<Arc<Member>> {
+        let members = self.members.read().unwrap_or_else(PoisonError::into_inner);
+        members.clone()
+    }
+
+    /// Takes our blocks on one more address, and enters its door.
+    fn join(&self, socket: &mut RoceSocket) -> Result<(), NetError> {
+        let _growing = self.growing.lock().unwrap_or_else(PoisonError::into_inner);
+        let member = Member::of(socket, &self.place)?;
+        let own = (0..BLOCKS).filter(|block| self.has(*block));
+        let mut taken = Vec::new();
+        let mut joined = Ok(());
+        for block in own {
+            match member.registry.claim(block, member.home) {
+                Ok(true) => taken.push(block),
+                Ok(false) => joined = Err(NetError::NoBlock),
+                Err(source) => {
+                    let path = self.place.file(member.addr);
+                    joined = Err(NetError::Registry { path, source });
+                }
+            }
+        }
+        let joined = joined.and_then(|()| enter(socket, &member.registry));
+        if joined.is_err() {
+            taken
+                .into_iter()
+                .for_each(|block| member.registry.release(block));
+            return joined;
+        }
+        let mut members = self.members.write().unwrap_or_else(PoisonError::into_inner);
+        members.push(Arc::new(member));
+        Ok(())
+    }
+
     /// Takes a block on all addresses, and returns its numbers; `None` if all are taken.
     pub(crate) fn claim(&self) -> Result<Option<RangeInclusive<u32>>, NetError> {
-        let Some(first) = self.members.first() else {
+        let _growing = self.growing.lock().unwrap_or_else(PoisonError::into_inner);
+        let members = self.members();
+        let Some(first) = members.first() else {
             return Ok(None);
         };
         for _ in 0..BLOCKS {
             let block = first.registry.next();
-            if !RESERVED.contains(&block) && self.claim_one(block)? {
+            if !RESERVED.contains(&block) && self.claim_one(&members, block)? {
                 self.note(block);
                 return Ok(Some(numbers(block)));
             }
@@ -141,14 +202,14 @@ impl Share {
         Ok(None)
     }
 
-    fn claim_one(&self, block: u16) -> Result<bool, NetError> {
+    fn claim_one(&self, members: &[Arc<Member>], block: u16) -> Result<bool, NetError> {
         if self.has(block) {
             return Ok(false);
         }
-        for (at, member) in self.members.iter().enumerate() {
+        for (at, member) in members.iter().enumerate() {
             let claimed = member.registry.claim(block, member.home);
             if !matches!(claimed, Ok(true)) {
-                let taken = self.members.get(..at).unwrap_or_default();
+                let taken = members.get(..at).unwrap_or_default();
                 taken.iter().for_each(|other| other.registry.release(block));
                 return claimed.map_err(|source| NetError::Registry {
                     path: self.place.file(member.addr),
@@ -206,15 +267,16 @@ impl Share {
         found.unwrap_or(0)
     }
 
-    fn member(&self, addr: IpAddr) -> Option<&Member> {
-        self.members.iter().find(|member| member.addr == addr)
+    fn member(&self, addr: IpAddr) -> Option<Arc<Member>> {
+        let members = self.members.read().unwrap_or_else(PoisonError::into_inner);
+        members.iter().find(|member| member.addr == addr).cloned()
     }
 }
 
 impl Drop for Share {
     fn drop(&mut self) {
         for block in (0..BLOCKS).filter(|block| self.has(*block)) {
-            for member in &self.members {
+            for member in self.members() {
                 member.registry.release(block);
             }
         }

@@ -5,8 +5,7 @@
 //! ```
 //!
 //! An error that a completion reports is not reported here as well.     [events 2.4]
-//! What this does *not* do: decide which queue entries become events (see `driver::irq`); report
-//! changes of the port, whose interface nobody watches.
+//! What this does *not* do: decide which queue entries become events (see `driver::irq`).
 
 use crate::context::Context;
 use crate::cq::Cq;
@@ -38,12 +37,18 @@ crate::wc::verbs_enum! {
         SqDrained = 5,
         /// The device broke down.
         DeviceFatal = 8,
+        /// The port carries packets again: its interface is up.
+        PortActive = 9,
+        /// The port carries packets no longer: its interface is down.
+        PortErr = 10,
         /// A shared receive queue broke down.
         SrqErr = 14,
         /// A shared receive queue has fewer receives than its limit.
         SrqLimitReached = 15,
         /// A failed queue pair will take no more receives from its shared queue.
         QpLastWqeReached = 16,
+        /// An address came to the GID table, or went.
+        GidChange = 18,
     }
 }
 
@@ -57,6 +62,8 @@ pub enum Element {
     Qp(Qp),
     /// A shared receive queue.
     Srq(Srq),
+    /// A port, by its number.
+    Port(u8),
     /// The whole device.
     Device,
 }
@@ -69,6 +76,7 @@ pub(crate) enum Subject {
     /// One handle of an XRC target.
     Opened(Arc<OpenShared>),
     Srq(Arc<SrqShared>),
+    Port(u8),
     Device,
 }
 
@@ -121,6 +129,7 @@ impl AsyncRecord {
                 srq.owed.give();
                 Element::Srq(alive)
             }
+            Subject::Port(port) => Element::Port(port),
             Subject::Device => Element::Device,
         };
         if trace::on() {
@@ -172,7 +181,8 @@ impl Drop for AsyncEvent {
             Element::Cq(cq) => cq.ack_async_events(1),
             Element::Qp(qp) => qp.ack_async_events(1),
             Element::Srq(srq) => srq.ack_async_events(1),
-            Element::Device => {}
+            // rule: event-45
+            Element::Port(_) | Element::Device => {}
         }
     }
 }

@@ -188,7 +188,8 @@ impl Context {
         self.inner.driver.engine.disturb(fault);
     }
 
-    /// The addresses of the device, in the order of the GID table.
+    /// The addresses that the device was opened with, in the order of the GID table. What the table
+    /// holds now: [`query_gid`](Self::query_gid).
     #[must_use]
     pub fn addrs(&self) -> &[IpAddr] {
         &self.inner.driver.addrs
@@ -229,7 +230,7 @@ impl Context {
     pub fn query_port(&self, port: u8) -> Result<PortAttr> {
         check_port(port).map_err(|reason| reason.of("query_port"))?;
         let driver = &self.inner.driver;
-        driver.engine.follow_interfaces(&driver.addrs);
+        driver.engine.follow_interfaces();
         let interface = driver
             .addrs
             .first()
@@ -270,8 +271,9 @@ impl Context {
             }
             .of(VERB));
         }
-        let addr = self.inner.driver.addrs.get(index as usize);
-        Ok(addr.map_or_else(Gid::default, |addr| Gid::from(*addr)))
+        let index = u8::try_from(index).unwrap_or(u8::MAX);
+        let addr = self.inner.driver.gid(index);
+        Ok(addr.map(Gid::from).unwrap_or_default())
     }
 
     /// The partition key at `index`; 0 is the only one.

@@ -42,6 +42,7 @@ struct Options {
     rcvbuf_cap: Option<u32>,
     fault: Option<FaultConfig>,
     ieq: Option<IeqMode>,
+    arm: Option<ArmModel>,
 }
 
 impl Default for Options {
@@ -52,6 +53,7 @@ impl Default for Options {
             rcvbuf_cap: None,
             fault: None,
             ieq: None,
+            arm: None,
         }
     }
 }
@@ -94,12 +96,13 @@ fn lacks_family(reason: &Reason) -> bool {
 pub struct DeviceConfig {
     name: String,
     addrs: Vec<IpAddr>,
+    interfaces: Vec<String>,
     gso: bool,
     gro: bool,
     rcvbuf_cap: Option<u32>,
     fault: Option<FaultConfig>,
     wire: Option<(Arc<WireLink>, Clock)>,
-    arm_model: ArmModel,
+    arm_model: Option<ArmModel>,
     ieq: Option<IeqMode>,
     background: bool,
 }
@@ -116,12 +119,13 @@ impl DeviceConfig {
         Self {
             name: String::new(),
             addrs: Vec::new(),
+            interfaces: Vec::new(),
             gso: true,
             gro: true,
             rcvbuf_cap: None,
             fault: None,
             wire: None,
-            arm_model: ArmModel::Strict,
+            arm_model: None,
             ieq: None,
             background: true,
         }
@@ -130,6 +134,13 @@ impl DeviceConfig {
     /// Adds an address. Its place in the GID table is the order of these calls.
     pub fn addr(mut self, addr: IpAddr) -> Self {
         self.addrs.push(addr);
+        self
+    }
+
+    /// Addresses that this interface gets while the device is open become the device's too. Those
+    /// that it has already are to be added by [`addr`](Self::addr).
+    pub fn follow_interface(mut self, name: &str) -> Self {
+        self.interfaces.push(name.to_owned());
         self
     }
 
@@ -169,9 +180,10 @@ impl DeviceConfig {
         self
     }
 
-    /// What arming a completion queue does about completions that are there already.
+    /// What arming a completion queue does about completions that are there already; else
+    /// `SRDMA_ARM` says, else nothing.
     pub const fn arm_model(mut self, model: ArmModel) -> Self {
-        self.arm_model = model;
+        self.arm_model = Some(model);
         self
     }
 
@@ -195,6 +207,7 @@ impl DeviceConfig {
             rcvbuf_cap: options.rcvbuf_cap,
             fault: options.fault.clone(),
             ieq: options.ieq,
+            arm_model: options.arm,
             ..config
         }
     }
@@ -227,8 +240,13 @@ impl DeviceConfig {
             None => spec::usual_ieq(std::env::var_os(spec::IEQ_VARIABLE))
                 .map_err(|error| Reason::Config(error).of(VERB))?,
         };
+        let arm = match self.arm_model {
+            Some(model) => model,
+            None => spec::usual_arm(std::env::var_os(spec::ARM_VARIABLE))
+                .map_err(|error| Reason::Config(error).of(VERB))?,
+        };
         if self.wire.is_some() {
-            let driver = Driver::open(self.engine(ieq)).map_err(|reason| reason.of(VERB))?;
+            let driver = Driver::open(self.engine(ieq, arm)).map_err(|reason| reason.of(VERB))?;
             return Ok(Context::create(driver, name));
         }
         let mut open = lock(&OPEN);
@@ -238,7 +256,8 @@ impl DeviceConfig {
         {
             return Ok(Context::create(driver, name));
         }
-        let driver = Driver::open(self.clone().engine(ieq)).map_err(|reason| reason.of(VERB))?;
+        let driver =
+            Driver::open(self.clone().engine(ieq, arm)).map_err(|reason| reason.of(VERB))?;
         open.retain(Opened::is_alive);
         let weak = Arc::downgrade(&driver);
         open.push(Opened {
@@ -250,13 +269,14 @@ impl DeviceConfig {
         Ok(Context::create(driver, name))
     }
 
-    fn engine(self, ieq: IeqMode) -> EngineConfig {
+    fn engine(self, ieq: IeqMode, arm: ArmModel) -> EngineConfig {
         let mut config = EngineConfig::default();
         config.hca.guid = guid(&self.addrs);
-        config.hca.arm_model = self.arm_model;
+        config.hca.arm_model = arm;
         config.name = self.name;
         config.hca.ieq = ieq;
         config.addrs = self.addrs;
+        config.interfaces = self.interfaces;
         (config.gso, config.gro) = (self.gso, self.gro);
         config.rcvbuf_cap = self.rcvbuf_cap;
         config.fault = self.fault;

@@ -313,10 +313,9 @@ impl PreparedQp {
     /// What the peer must know.
     #[must_use]
     pub fn endpoint(&self) -> QpEndpoint {
-        let addrs = &self.qp.inner.driver().addrs;
-        let gid = addrs.get(usize::from(self.options.gid_index));
+        let gid = self.qp.inner.driver().gid(self.options.gid_index);
         QpEndpoint {
-            gid: gid.map_or_else(Gid::default, |addr| Gid::from(*addr)),
+            gid: gid.map(Gid::from).unwrap_or_default(),
             qpn: self.qp.qp_num(),
             psn: self.psn,
             mtu: self.mtu,

@@ -23,6 +23,8 @@ pub struct HcaConfig {
     pub addrs: Vec<LocalAddr>,
     /// Largest path MTU of the port, payload bytes: a power of two, 256..=4096.
     pub max_mtu: u16,
+    /// State of the link at the start.
+    pub link: LinkState,
     /// Node GUID.
     pub guid: u64,
     /// MSI-X vectors: one for the AEQ, the others for CEQs.
@@ -50,6 +52,7 @@ impl Default for HcaConfig {
         Self {
             addrs: Vec::new(),
             max_mtu: 4096,
+            link: LinkState::Active,
             guid: 0,
             vectors: 5,
             peer_budget: limits::DEFAULT_RMEM,
@@ -71,7 +74,7 @@ impl HcaConfig {
         for addr in &self.addrs {
             let _ = port.gids.add(addr.ip, addr.source_port);
         }
-        port.set_link(LinkState::Active);
+        port.set_link(self.link);
         port
     }
 }

@@ -153,6 +153,8 @@ counters! {
     cq_overruns,
     /// Completion events written.
     ceqes,
+    /// Arms that found completions there, in the arm model that reports them.
+    arms_missed,
     /// Asynchronous events written.
     aeqes,
     /// Asynchronous events lost for want of room.

@@ -77,7 +77,7 @@ impl Hca {
                 } else {
                     LinkState::Down
                 };
-                self.dev.port.set_link(state);
+                self.follow_link(state);
                 true
             }
         };
@@ -109,6 +109,7 @@ impl Hca {
         true
     }
 
+    // rule: event-55
     fn fail_everything(&mut self, now: Instant) {
         self.dev.events.raise_ae(&Aeqe {
             code: AeCode::ADAPTER_CATASTROPHIC,

@@ -12,6 +12,7 @@ mod control;
 pub mod counters;
 pub(crate) mod ctx;
 pub mod events;
+mod follow;
 mod id_guard;
 mod inject;
 mod lead;
@@ -188,11 +189,6 @@ impl Hca {
         &self.dev.port
     }
 
-    /// The port, to follow its interface.
-    pub const fn port_mut(&mut self) -> &mut Port {
-        &mut self.dev.port
-    }
-
     /// Named counters.
     #[must_use]
     pub fn counters(&self) -> Counters {
@@ -280,7 +276,8 @@ impl Hca {
         match what {
             Doorbell::Sq(qpn) => self.ring_sq(now, qpn),
             Doorbell::Cq(id) => {
-                self.dev.cqs.arm(&mut self.dev.events, id, now);
+                let missed = self.dev.cqs.arm(&mut self.dev.events, id, now);
+                self.dev.counters.arms_missed += u64::from(missed);
             }
             Doorbell::CqAck(id) => self.dev.cqs.ack(&mut self.dev.events, id, now),
             Doorbell::Cqp => self.run_cqp(now),

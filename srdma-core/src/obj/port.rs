@@ -130,6 +130,31 @@ impl GidTable {
         u8::try_from(free).map_err(|_| GidError::Full)
     }
 
+    /// Puts an entry at an index, or takes it away; true if that is a change. An address that
+    /// stands at another index, or an index beyond the table, changes nothing.
+    pub fn set(&mut self, index: u8, entry: Option<(IpAddr, u16)>) -> bool {
+        let entry = entry.map(|(addr, tx_port)| {
+            let addr = addr.to_canonical();
+            GidEntry {
+                gid: addr.into(),
+                addr,
+                tx_port,
+            }
+        });
+        let elsewhere = entry.is_some_and(|entry| {
+            self.find(entry.addr)
+                .is_some_and(|(other, _)| other != index)
+        });
+        let Some(slot) = self.slots.get_mut(usize::from(index)) else {
+            return false;
+        };
+        if elsewhere || *slot == entry {
+            return false;
+        }
+        *slot = entry;
+        true
+    }
+
     /// Takes an entry out.
     pub fn remove(&mut self, index: u8) -> Option<GidEntry> {
         self.slots.get_mut(usize::from(index))?.take()
@@ -301,6 +326,12 @@ mod tests {
         assert_eq!(table.find(addr(31)).map(|(index, _)| index), Some(31));
         assert_eq!(table.add(addr(99), 0xc001), Ok(5));
         assert_eq!(table.get(200), None);
+        let before = (addr(99), 0xc001);
+        assert!(!table.set(5, Some(before)), "no change");
+        assert!(table.set(5, None) && !table.set(5, None));
+        assert!(!table.set(5, Some((addr(31), 1))), "stands elsewhere");
+        assert!(table.set(5, Some(before)));
+        assert!(!table.set(32, Some((addr(100), 1))), "beyond the table");
     }
 
     #[test]

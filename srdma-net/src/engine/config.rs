@@ -25,6 +25,8 @@ pub struct EngineConfig {
     pub name: String,
     /// Local addresses, in GID table order.
     pub addrs: Vec<IpAddr>,
+    /// Interfaces whose further addresses become the device's too.
+    pub interfaces: Vec<String>,
     /// Segmentation offload on send, where the kernel has it.
     pub gso: bool,
     /// Merged buffers on receive, where the kernel has it.
@@ -64,6 +66,7 @@ impl Default for EngineConfig {
         Self {
             name: String::new(),
             addrs: Vec::new(),
+            interfaces: Vec::new(),
             gso: true,
             gro: true,
             rcvbuf_cap: None,

@@ -2,6 +2,7 @@
 
 use super::config::{EngineConfig, Transport};
 use super::faults::Faults;
+use super::follow::{self, Known};
 use crate::error::NetError;
 use crate::offload::{GsoLimit, OffloadConfig};
 use crate::rx::RxRing;
@@ -29,6 +30,11 @@ pub(crate) struct UdpLink {
     /// Passes since each socket gave something: private one and door of each address.
     quiet: Vec<[u32; 2]>,
     share: Option<Arc<Share>>,
+    /// Of each address: an interface had it. One that none ever had cannot go.
+    listed: Vec<bool>,
+    /// Interfaces whose further addresses are taken in.
+    interfaces: Vec<String>,
+    settings: SocketConfig,
     door: Door,
     passes: u32,
     rx: RxRing,
@@ -76,6 +82,8 @@ pub(super) fn open(config: EngineConfig) -> Result<(Link, Hca), NetError> {
                 ..SocketConfig::default()
             };
             let (sockets, share) = share::open(&config.addrs, &settings)?;
+            let (listed, link) = follow::at_start(&config.addrs);
+            hca.link = link;
             hca.shared = share.is_some();
             hca.max_mtu = hca.max_mtu.min(crate::mtu::of_addresses(&config.addrs));
             let granted = sockets.iter().map(|socket| socket.buffers().rx).min();
@@ -94,6 +102,9 @@ pub(super) fn open(config: EngineConfig) -> Result<(Link, Hca), NetError> {
                 quiet: vec![[0; 2]; sockets.len()],
                 sockets,
                 share,
+                listed,
+                interfaces: config.interfaces,
+                settings,
                 door: Door::default(),
                 passes: 0,
                 rx: RxRing::new(crate::rx::RX_BUFFERS),
@@ -194,6 +205,44 @@ impl Carrier {
             }
             Self::Udp(udp) => udp.receive(now, f),
         }
+    }
+
+    /// What is to be compared with the interfaces; a wire has none.
+    pub(super) fn known(&self) -> Option<Known> {
+        match self {
+            Self::Wire(_) => None,
+            Self::Udp(udp) => Some(Known {
+                addrs: udp.sockets.iter().map(RoceSocket::local).collect(),
+                listed: udp.listed.clone(),
+                interfaces: udp.interfaces.clone(),
+                settings: udp.settings,
+                share: udp.share.clone(),
+            }),
+        }
+    }
+
+    /// Takes a further address in, and says at which index of the GID table.
+    pub(super) fn add(&mut self, socket: RoceSocket) -> Option<(u8, LocalAddr)> {
+        let Self::Udp(udp) = self else { return None };
+        let index = u8::try_from(udp.sockets.len()).ok()?;
+        let addr = LocalAddr {
+            ip: socket.local(),
+            source_port: socket.tx_port(),
+        };
+        udp.sockets.push(socket);
+        udp.quiet.push([0; 2]);
+        udp.listed.push(true);
+        Some((index, addr))
+    }
+
+    /// The port that packets of an address are sent from.
+    pub(super) fn local(&self, index: usize) -> Option<LocalAddr> {
+        let Self::Udp(udp) = self else { return None };
+        let socket = udp.sockets.get(index)?;
+        Some(LocalAddr {
+            ip: socket.local(),
+            source_port: socket.tx_port(),
+        })
     }
 
     /// What the device shares with other processes.

@@ -26,11 +26,6 @@ impl super::Engine {
             let ns = u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX);
             shared.clock.now().after(ns)
         });
-        let fds = shared
-            .rx_fds
-            .iter()
-            .copied()
-            .chain([shared.unpark.as_raw_fd()]);
         loop {
             shared.run(shared.lock(), By::Waiter);
             let now = shared.clock.now();
@@ -50,7 +45,9 @@ impl super::Engine {
             fence(Ordering::SeqCst);
             if !done() {
                 let limit_ns = deadline.map(|at| at.since(now));
-                let _ = crate::sys::ppoll::sleep_on(fds.clone(), limit_ns);
+                let (sockets, unpark) = (shared.fds(), shared.unpark.as_raw_fd());
+                let fds = sockets.iter().copied().chain([unpark]);
+                let _ = crate::sys::ppoll::sleep_on(fds, limit_ns);
             }
             shared.park_planned.store(0, Ordering::Relaxed);
             shared.unpark.take();

@@ -8,17 +8,20 @@
 
 use super::{By, Shared};
 use crate::error::NetError;
+use crate::netlink::Watch;
 use crate::spin::{CALLER_GRACE_NS, SPIN_NS, Spinner, Wait};
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
 use std::io;
-use std::os::fd::RawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 const WAKER: Token = Token(usize::MAX);
+/// Interfaces changed.
+const WATCH: Token = Token(usize::MAX - 1);
 /// How often to look in while pollers drive.
 const LOOK_IN: Duration = Duration::from_micros(300);
 /// A thread that parked and left within this time will probably do so again.
@@ -51,15 +54,22 @@ impl Drop for Running {
 }
 
 pub(super) fn start(shared: &Arc<Shared>, poll: Poll) -> Result<Running, NetError> {
-    let fds = shared.lock().link.carrier.fds();
+    if let Some(watch) = &shared.watch {
+        let fd = watch.as_raw_fd();
+        let mut source = SourceFd(&fd);
+        let registry = poll.registry();
+        registry
+            .register(&mut source, WATCH, Interest::READABLE)
+            .map_err(NetError::Poll)?;
+    }
     let mine = Arc::clone(shared);
     let handle = std::thread::Builder::new()
         .name("srdma-engine".into())
         .spawn(move || {
             Thread {
+                fds: mine.fds(),
                 shared: mine,
                 poll,
-                fds,
                 armed: false,
                 woken: true,
             }
@@ -75,7 +85,7 @@ pub(super) fn start(shared: &Arc<Shared>, poll: Poll) -> Result<Running, NetErro
 struct Thread {
     shared: Arc<Shared>,
     poll: Poll,
-    fds: Vec<RawFd>,
+    fds: Arc<[RawFd]>,
     /// The sockets are registered.
     armed: bool,
     /// It has just slept: any socket may have woken it.
@@ -106,6 +116,16 @@ impl Thread {
             let _ = self.poll.poll(&mut events, timeout);
             self.shared.planned.store(0, Ordering::Relaxed);
             self.woken = true;
+            if events.iter().any(|event| event.token() == WATCH) {
+                self.follow();
+            }
+        }
+    }
+
+    /// Something about the interfaces has changed.
+    fn follow(&self) {
+        if self.shared.watch.as_ref().is_some_and(Watch::take) {
+            self.shared.follow();
         }
     }
 
@@ -174,6 +194,11 @@ impl Thread {
 
     /// Wakes up for packets.
     fn arm(&mut self) {
+        let fds = self.shared.fds();
+        if !Arc::ptr_eq(&fds, &self.fds) {
+            self.disarm();
+            self.fds = fds;
+        }
         if self.armed {
             return;
         }
@@ -193,7 +218,7 @@ impl Thread {
         if !self.armed {
             return;
         }
-        for fd in &self.fds {
+        for fd in &*self.fds {
             let _ = self.poll.registry().deregister(&mut SourceFd(fd));
         }
         self.armed = false;

@@ -5,6 +5,7 @@
 //! | `mmsg.rs` | `sendmmsg`, `recvmmsg` over reused header arrays | raw pointers in headers |
 //! | `gather.rs` | the bytes of gather entries, copied out | registered memory is no slice |
 //! | `sockopt.rs` | options that `socket2` lacks, socket filters | pointers to option values |
+//! | `netlink.rs` | a socket that hears of links and addresses | its address is C's |
 //! | `eventfd.rs` | eventfds | the descriptor comes from a raw call |
 //! | `memory.rs` | memory of this process that may be absent | a word by its address |
 //! | `lock.rs` | locks on bytes of a file | a pointer to their description |
@@ -36,5 +37,6 @@ pub(crate) mod gather;
 pub(crate) mod lock;
 pub(crate) mod memory;
 pub(crate) mod mmsg;
+pub(crate) mod netlink;
 pub(crate) mod ppoll;
 pub(crate) mod sockopt;

@@ -28,8 +28,8 @@ fn find(context: &Context, element: &Element) -> Option<Ptr> {
                 known.verbs.id() == srq.id()
             })
             .map(<*mut Srq>::cast),
-        // The port, by its number.
-        _ => Some(ptr::without_provenance_mut(1)),
+        Element::Port(number) => Some(ptr::without_provenance_mut(usize::from(*number))),
+        _ => Some(ptr::null_mut()),
     }
 }
 

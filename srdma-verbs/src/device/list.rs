@@ -28,6 +28,8 @@ pub struct DeviceInfo {
     pub name: String,
     /// Its addresses, in the order of the GID table; none if its interface has none.
     pub addrs: Vec<IpAddr>,
+    /// Interfaces that it stands on, whose further addresses it gets.
+    pub(super) interfaces: Vec<String>,
     pub(super) options: Options,
     /// Addresses that may be left out where the machine lacks their family.
     pub(super) lenient: bool,
@@ -44,15 +46,26 @@ impl DeviceInfo {
     pub fn config(&self) -> DeviceConfig {
         let addrs = self.addrs.iter();
         let config = DeviceConfig::new().named(&self.name).with(&self.options);
-        addrs.fold(config, |config, addr| config.addr(*addr))
+        let config = addrs.fold(config, |config, addr| config.addr(*addr));
+        let interfaces = self.interfaces.iter();
+        interfaces.fold(config, |config, name| config.follow_interface(name))
     }
 
     fn usual(name: &str, addrs: Vec<IpAddr>) -> Self {
         Self {
             name: name.to_owned(),
             addrs,
+            interfaces: Vec::new(),
             options: Options::default(),
             lenient: false,
+        }
+    }
+
+    /// The device of an interface.
+    fn of_interface(name: &str, addrs: Vec<IpAddr>) -> Self {
+        Self {
+            interfaces: vec![name.to_owned()],
+            ..Self::usual(name, addrs)
         }
     }
 
@@ -86,7 +99,10 @@ pub fn devices() -> Result<Vec<DeviceInfo>> {
             .find(|device| device.name == interface.name);
         match known {
             Some(device) => device.addrs.push(interface.addr),
-            None => devices.push(DeviceInfo::usual(&interface.name, vec![interface.addr])),
+            None => devices.push(DeviceInfo::of_interface(
+                &interface.name,
+                vec![interface.addr],
+            )),
         }
     }
     Ok(devices)
@@ -112,7 +128,7 @@ pub(super) fn find(name: &str) -> Result<Option<DeviceInfo>> {
         return Ok(Some(DeviceInfo::loopback(&interfaces)));
     }
     let addrs = addrs_of(name, &interfaces);
-    Ok((!addrs.is_empty()).then(|| DeviceInfo::usual(name, addrs)))
+    Ok((!addrs.is_empty()).then(|| DeviceInfo::of_interface(name, addrs)))
 }
 
 /// What the user named; `None` if nothing was said.
@@ -162,9 +178,14 @@ fn resolve(spec: Spec, interfaces: &[Interface]) -> DeviceInfo {
             }
         }
     }
+    let interfaces = spec.places.iter().filter_map(|place| match place {
+        Place::Interface(name) => Some(name.clone()),
+        Place::Addr(_) => None,
+    });
     DeviceInfo {
         name: spec.name,
         addrs,
+        interfaces: interfaces.collect(),
         options: spec.options,
         lenient: false,
     }

@@ -188,6 +188,11 @@ impl Driver {
             self.irq.broadcast(AsyncKind::DeviceFatal, &Subject::Device);
             return;
         }
+        if let Some(kind) = port_event(event.code) {
+            let port = u8::try_from(event.id).unwrap_or_default();
+            self.irq.broadcast(kind, &Subject::Port(port));
+            return;
+        }
         let qpn = qpn_of(event.context).value();
         let Some(qp) = lock(&self.irq.qps).get(&qpn).map(Arc::clone) else {
             return;
@@ -228,6 +233,16 @@ fn srq_event(code: AeCode) -> Option<AsyncKind> {
     match code {
         AeCode::SRQ_LIMIT => Some(AsyncKind::SrqLimitReached),
         AeCode::SRQ_CATASTROPHIC_ERROR => Some(AsyncKind::SrqErr),
+        _ => None,
+    }
+}
+
+/// Events of the port.
+const fn port_event(code: AeCode) -> Option<AsyncKind> {
+    match code {
+        AeCode::PORT_ACTIVE => Some(AsyncKind::PortActive),
+        AeCode::PORT_DOWN => Some(AsyncKind::PortErr),
+        AeCode::GID_CHANGE => Some(AsyncKind::GidChange),
         _ => None,
     }
 }

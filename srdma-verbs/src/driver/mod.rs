@@ -87,6 +87,7 @@ pub(crate) struct Driver {
     pub(crate) irq: Irq,
     pub(crate) groups: Mutex<Groups>,
     pub(crate) xrc_files: XrcFiles,
+    /// Addresses that it was opened with, by GID index.
     pub(crate) addrs: Vec<IpAddr>,
     pub(crate) guid: u64,
     pub(crate) max_mtu: Mtu,
@@ -201,16 +202,19 @@ impl Driver {
         self.cookies.fetch_add(2, Ordering::Relaxed)
     }
 
+    /// The address of a GID index, at this moment.
+    pub(crate) fn gid(&self, index: u8) -> Option<IpAddr> {
+        self.engine
+            .with(|hca| hca.port().gids.get(index).map(|entry| entry.addr))
+    }
+
     /// The addresses of a path.
     pub(crate) fn address_vector(&self, path: &Path) -> Result<AddressVector, Reason> {
         let limit = (self.addrs.len() as u64).saturating_sub(1);
-        let local = *self
-            .addrs
-            .get(usize::from(path.gid_index))
-            .ok_or(Reason::Range {
-                arg: Arg::GidIndex,
-                limit,
-            })?;
+        let local = self.gid(path.gid_index).ok_or(Reason::Range {
+            arg: Arg::GidIndex,
+            limit,
+        })?;
         let av = AddressVector {
             target: path.dest.addr(),
             local,

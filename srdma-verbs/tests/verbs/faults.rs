@@ -121,6 +121,7 @@ fn a_device_that_fails_says_so_and_flushes() {
     let mut batch = p.qa.post_recv();
     batch.recv(WrId(7));
     batch.ring().unwrap();
+    // proves: event-55
     assert!(p.a.ctx.inject(Injection::DeviceFatal));
     assert_eq!(event(&p.a.ctx), AsyncKind::DeviceFatal);
     let completion = next(&p.a.cq);

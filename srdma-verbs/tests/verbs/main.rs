@@ -16,6 +16,7 @@
     reason = "a test: failing is what it does, and nobody else uses its helpers"
 )]
 
+mod arming;
 mod common;
 mod cqs;
 mod errors;
@@ -24,6 +25,7 @@ mod faults;
 mod memory;
 mod objects;
 mod ops;
+mod port;
 mod srqs;
 mod ud;
 mod wire;

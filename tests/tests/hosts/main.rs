@@ -14,6 +14,7 @@
 #![cfg(test)]
 
 mod door;
+mod events;
 mod perf;
 mod port;
 

@@ -207,6 +207,12 @@ open_enum! {
         LAST_WQE_REACHED = 0x0910,
         /// A request named a shared receive queue that is not of the target's XRC domain. `[srdma]`
         XRC_DOMAIN_VIOLATION = 0x0911,
+        /// The port carries packets again. `[srdma]`
+        PORT_ACTIVE = 0x0920,
+        /// The port carries packets no longer. `[srdma]`
+        PORT_DOWN = 0x0921,
+        /// An entry of the GID table came or went. `[srdma]`
+        GID_CHANGE = 0x0922,
         /// Adapter fault.
         ADAPTER_CATASTROPHIC = 0x0b0b,
     }
