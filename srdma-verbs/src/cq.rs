@@ -202,6 +202,7 @@ impl Cq {
         }
         if self.inner.shared.channel.is_none() {
             // There is nobody to tell.
+            // rule: event-25
             return Ok(());
         }
         let mut state = lock(&self.inner.state);

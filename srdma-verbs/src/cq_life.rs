@@ -38,6 +38,7 @@ impl Cq {
         let driver = &ctx.driver;
         let slots = slots_for(entries)?;
         let comp_vector = options.comp_vector;
+        // rule: event-26
         if comp_vector >= driver.comp_vectors() {
             let limit = u64::from(driver.comp_vectors()).saturating_sub(1);
             return Err(Reason::Range {

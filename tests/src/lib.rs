@@ -6,6 +6,7 @@ pub mod node;
 pub mod pair;
 pub mod pcap;
 pub mod program;
+pub mod race;
 pub mod rig;
 pub mod source;
 pub mod storm;

@@ -30,8 +30,28 @@ pub enum ArmModel {
     Strict,
     /// An event at once, if one of them was not covered by an event.
     Compare,
-    /// Nothing, but the arm reports that there are some.
+    /// Nothing, but the device counts such arms as missed: see `Counters::arms_missed`.
     Report,
+}
+
+impl ArmModel {
+    /// The model of this name: `strict`, `compare` or `report`.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Self> {
+        [Self::Strict, Self::Compare, Self::Report]
+            .into_iter()
+            .find(|model| model.name() == name)
+    }
+
+    /// What [`named`](Self::named) takes.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Strict => "strict",
+            Self::Compare => "compare",
+            Self::Report => "report",
+        }
+    }
 }
 
 /// What the next event waits for; the order is the strength.            [events 1.5 R6]
@@ -59,7 +79,7 @@ pub(crate) enum Kind {
 
 impl Armed {
     /// The truth table.
-    // rule: roce-119
+    // rule: roce-119, event-8, event-10, event-11, event-12, event-13, event-14
     pub(crate) const fn wants(self, kind: Kind) -> bool {
         match self {
             Self::Nothing => false,
@@ -110,7 +130,7 @@ impl ArmState {
     ///
     /// A word whose bits 63:16 have not changed is the old arm and changes nothing; they are
     /// compared for inequality, because the sequence wraps.
-    // rule: e810-17
+    // rule: e810-17, event-15, event-16, event-17, event-21
     pub(crate) fn look(&mut self, word: u64, backlog: Kind) -> Kind {
         let fresh = core::mem::take(&mut self.fresh).max(backlog);
         let seq = word >> 16;
@@ -135,6 +155,7 @@ impl ArmState {
     }
 
     /// Takes the event that is held: at most one for each arm.
+    // rule: event-9
     pub(crate) fn fire(&mut self) -> bool {
         if !self.held {
             return false;

@@ -8,6 +8,7 @@
 //! gro = true
 //! receive_buffer = 212992    # bytes, at most
 //! ieq = "reorder"            # or off, capture: what becomes of packets out of order
+//! arm = "strict"             # or compare, report: what arming does about completions there
 //! fault = { loss = 0.01, duplicate = 0.0, reorder = 0.0, corrupt = 0.0, seed = 7,
 //!           delay_us = 0, reorder_us = 100, rules = ["drop nth=3 op=RC_ACKNOWLEDGE"] }
 //! ```
@@ -17,6 +18,7 @@
 use super::Options;
 use super::spec::{ConfigError, Fault, Place, Spec, check_all, check_name, fault, place};
 use serde::Deserialize;
+use srdma_core::obj::arm::ArmModel;
 use srdma_core::puda::IeqMode;
 use srdma_net::fault::FaultConfig;
 use std::ffi::OsString;
@@ -45,6 +47,7 @@ struct Device {
     gro: bool,
     receive_buffer: Option<u32>,
     ieq: Option<String>,
+    arm: Option<String>,
     fault: Option<Faults>,
 }
 
@@ -141,6 +144,9 @@ impl Device {
         let ieq = self
             .ieq
             .map(|text| IeqMode::named(&text).ok_or_else(|| fault(path, &text, Fault::Ieq)));
+        let arm = self
+            .arm
+            .map(|text| ArmModel::named(&text).ok_or_else(|| fault(path, &text, Fault::Arm)));
         Ok(Spec {
             name: self.name,
             places: places?,
@@ -150,6 +156,7 @@ impl Device {
                 rcvbuf_cap: self.receive_buffer,
                 fault: faults,
                 ieq: ieq.transpose()?,
+                arm: arm.transpose()?,
             },
         })
     }
@@ -197,7 +204,7 @@ mod tests {
     fn settings_are_read() {
         let text = "[[device]]\nname = \"a\"\non = \"eth0\"\n\
             [[device]]\nname = \"b\"\non = [\"127.0.0.2\", \"::1\"]\ngso = false\n\
-            receive_buffer = 212992\nieq = \"off\"\n\
+            receive_buffer = 212992\nieq = \"off\"\narm = \"compare\"\n\
             fault = { loss = 0.01, seed = 7, delay_us = 5, \
             rules = [\"out drop\"] }\n";
         let specs = parse("f", text).expect("legal");
@@ -210,6 +217,7 @@ mod tests {
         assert!(!b.options.gso && b.options.gro);
         assert_eq!(b.options.rcvbuf_cap, Some(212_992));
         assert_eq!(b.options.ieq, Some(IeqMode::Off));
+        assert_eq!(b.options.arm, Some(ArmModel::Compare));
         let fault = b.options.fault.as_ref().expect("there are faults");
         assert_eq!(
             (fault.seed, fault.delay_ns, fault.reorder_ns),
@@ -227,6 +235,7 @@ mod tests {
             ("[[device]\n", "line 1"),
             (&*format!("{device}gos = true\n"), "gos"),
             (&*format!("{device}ieq = \"on\"\n"), "`on`"),
+            (&*format!("{device}arm = \"lax\"\n"), "`lax`"),
             (&*format!("{device}fault = {{ los = 1 }}\n"), "los"),
             (
                 &*format!("{device}fault = {{ loss = 1.5 }}\n"),

@@ -10,6 +10,7 @@
 
 use super::Options;
 use core::fmt;
+use srdma_core::obj::arm::ArmModel;
 use srdma_core::puda::IeqMode;
 use std::ffi::OsString;
 use std::net::IpAddr;
@@ -18,6 +19,9 @@ use std::net::IpAddr;
 pub(crate) const VARIABLE: &str = "SRDMA_DEVICES";
 /// The variable that says what becomes of packets out of order, where nothing else does.
 pub(crate) const IEQ_VARIABLE: &str = "SRDMA_IEQ";
+/// The variable that says what arming does about completions that are there, where nothing else
+/// does.
+pub(crate) const ARM_VARIABLE: &str = "SRDMA_ARM";
 /// Devices that may be named: far more than one machine plays hosts.
 const MAX_DEVICES: usize = 256;
 /// Bytes of a device's name; programs written in C have room for 63 and a zero.
@@ -89,6 +93,8 @@ pub enum Fault {
     Share,
     /// No way to treat packets out of order.
     Ieq,
+    /// No model of arming.
+    Arm,
 }
 
 impl fmt::Display for Fault {
@@ -104,6 +110,7 @@ impl fmt::Display for Fault {
             Self::Address => "a device needs an address of its own: not 0.0.0.0, ::, or multicast",
             Self::Share => "expected a share from 0 to 1",
             Self::Ieq => "expected off, reorder or capture",
+            Self::Arm => "expected strict, compare or report",
         })
     }
 }
@@ -139,11 +146,25 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Spec>, ConfigError> {
 
 /// Reads the value of `SRDMA_IEQ`; the usual mode if it is not set.
 pub(crate) fn usual_ieq(value: Option<OsString>) -> Result<IeqMode, ConfigError> {
+    usual(IEQ_VARIABLE, value, IeqMode::named, Fault::Ieq)
+}
+
+/// Reads the value of `SRDMA_ARM`; the usual model if it is not set.
+pub(crate) fn usual_arm(value: Option<OsString>) -> Result<ArmModel, ConfigError> {
+    usual(ARM_VARIABLE, value, ArmModel::named, Fault::Arm)
+}
+
+fn usual<T: Default>(
+    variable: &str,
+    value: Option<OsString>,
+    named: impl Fn(&str) -> Option<T>,
+    why: Fault,
+) -> Result<T, ConfigError> {
     let Some(value) = value.filter(|value| !value.is_empty()) else {
-        return Ok(IeqMode::default());
+        return Ok(T::default());
     };
     let text = value.to_string_lossy();
-    IeqMode::named(text.trim()).ok_or_else(|| fault(IEQ_VARIABLE, &text, Fault::Ieq))
+    named(text.trim()).ok_or_else(|| fault(variable, &text, why))
 }
 
 /// Reads `name=place+place`; the error names the part that is wrong.
@@ -286,6 +307,19 @@ mod tests {
         assert_eq!(read("capture").expect("legal"), IeqMode::Capture);
         let error = read("on").expect_err("not known").to_string();
         assert_eq!(error, "SRDMA_IEQ: `on`: expected off, reorder or capture");
+    }
+
+    #[test]
+    fn the_variable_for_arming_is_read() {
+        let read = |text: &str| usual_arm(Some(text.into()));
+        assert_eq!(usual_arm(None).expect("not set"), ArmModel::Strict);
+        assert_eq!(read("compare ").expect("legal"), ArmModel::Compare);
+        assert_eq!(read("report").expect("legal"), ArmModel::Report);
+        let error = read("lax").expect_err("not known").to_string();
+        assert_eq!(
+            error,
+            "SRDMA_ARM: `lax`: expected strict, compare or report"
+        );
     }
 
     #[test]

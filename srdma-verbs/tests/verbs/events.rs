@@ -69,6 +69,7 @@ impl Armed {
 
 #[test]
 fn one_arm_gives_one_event() {
+    // proves: event-8, event-9, event-17
     let t = armed();
     t.send(false);
     done(&t.cq);
@@ -95,7 +96,7 @@ fn one_arm_gives_one_event() {
 
 #[test]
 fn solicited_only_waits_for_its_mark() {
-    // proves: roce-119
+    // proves: roce-119, event-11, event-13
     let t = armed();
     t.cq.arm(true).unwrap();
     t.send(false);
@@ -326,6 +327,7 @@ fn a_queue_that_overflows_says_so() {
 
 #[test]
 fn threads_share_queues_channels_and_devices() {
+    // proves: event-22
     use std::sync::atomic::{AtomicU64, Ordering};
     const MESSAGES: u64 = 4000;
     let (a, b) = sides();

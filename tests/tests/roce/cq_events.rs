@@ -3,10 +3,12 @@
 use srdma_core::hca::board::Doorbell;
 use srdma_core::hw::{AeCode, CqpCmd};
 use srdma_core::num::{CqId, MsixVector};
+use srdma_core::obj::arm::ArmModel;
 use srdma_core::qp::attr::{AttrMask, QpState};
 use srdma_tests::node::{CQ, Node, QpSpec};
+use srdma_tests::race;
 use srdma_tests::rig::{RQ_PSN, Rig};
-use srdma_tests::wire_dsl::{read_request, send_only};
+use srdma_tests::wire_dsl::{read_request, send_only, write_only, write_only_imm};
 
 const COOKIE: u64 = 0x1000;
 
@@ -61,6 +63,24 @@ fn only_what_is_solicited_or_wrong_meets_a_solicited_arm() {
     rig.node.arm(CQ, false);
     receive(&mut rig, 0, true);
     assert_eq!(rig.node.ces(), [COOKIE]);
+}
+
+#[test]
+fn a_write_meets_a_solicited_arm_only_with_immediate_and_mark() {
+    // proves: event-14
+    let mut rig = Rig::rc();
+    let (addr, rkey) = (rig.mem.at(0), rig.mem.rkey());
+    rig.node.arm(CQ, true);
+    rig.recv(0, 64);
+    rig.recv(0, 64);
+    rig.tell(write_only(RQ_PSN, addr, rkey, b"x").solicited().ack());
+    rig.tell(write_only_imm(RQ_PSN + 1, addr, rkey, b"x", [0; 4]).ack());
+    assert!(rig.node.interrupts().is_empty() && rig.node.ces().is_empty());
+    let marked = write_only_imm(RQ_PSN + 2, addr, rkey, b"x", [0; 4]);
+    rig.tell(marked.solicited().ack());
+    assert_eq!(rig.node.interrupts(), [1]);
+    assert_eq!(rig.node.ces(), [COOKIE]);
+    assert_eq!(rig.done().len(), 2, "the plain WRITE completes nowhere");
 }
 
 #[test]
@@ -235,5 +255,19 @@ fn rings_wrap_many_times() {
         rig.tell(srdma_tests::wire_dsl::ack(0x100 + n));
         let done = rig.done();
         assert_eq!(done, [('r', u64::from(n), None), ('s', u64::from(n), None)]);
+    }
+}
+
+/// A short form of `tests/arm_race.rs`.
+#[test]
+fn no_event_is_lost_to_a_race() {
+    // proves: event-19, e810-26
+    let seed = fastrand::u64(..);
+    println!("seed {seed}");
+    for model in [ArmModel::Strict, ArmModel::Compare, ArmModel::Report] {
+        let outcome = race::run(model, 30_000, seed);
+        println!("{model:?}: {outcome:?}");
+        assert!(outcome.events <= outcome.arms);
+        assert!(outcome.sleeps > 0, "somebody slept, or this shows nothing");
     }
 }

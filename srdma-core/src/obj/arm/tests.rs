@@ -62,6 +62,7 @@ fn repeated_sequence_is_ignored() {
 
 #[test]
 fn strength_only_grows() {
+    // proves: event-15, event-16
     let mut arm = armed(true);
     arm.look(word(2, false), Kind::Nothing);
     assert_eq!(arm.armed(), Armed::Any);

@@ -212,7 +212,7 @@ impl CqTable {
     }
 
     /// Closes a pass: before interrupts are polled, after the doorbells of the pass.
-    // rule: e810-26
+    // rule: e810-26, event-19, event-22
     pub fn settle(&mut self, events: &mut Events, now: Instant) {
         let ccq_owes = self.ccq.as_ref().is_some_and(|ccq| ccq.notify.owes_look());
         if !self.owing.is_empty() || ccq_owes {

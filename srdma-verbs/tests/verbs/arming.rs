@@ -1,0 +1,171 @@
+//! Arming by the program: what meets it, what is there already, and the three models of a device.
+
+use crate::common::*;
+use core::time::Duration;
+use srdma_verbs::{
+    Access, ArmModel, CompChannel, Cq, DeviceConfig, Qp, QpAttr, QpState, QpType, Reason, WrId,
+};
+
+/// `b`, a device of some model, receives into a queue with a channel, and sends from another.
+struct Watched {
+    a: Side,
+    b: Side,
+    channel: CompChannel,
+    cq: Cq,
+    qa: Qp,
+    qb: Qp,
+}
+
+fn watched(config: DeviceConfig) -> Watched {
+    let (a, b) = (Side::new(crate::common::config()), Side::new(config));
+    let channel = b.ctx.create_comp_channel().unwrap();
+    let cq = b.ctx.create_cq(64).on_channel(&channel).build().unwrap();
+    let (qa, qb) = connect(&a.qp(QpType::Rc), &b.qp(QpType::Rc).recv_cq(&cq));
+    Watched {
+        a,
+        b,
+        channel,
+        cq,
+        qa,
+        qb,
+    }
+}
+
+impl Watched {
+    /// A message that has completed on both sides; nobody has polled it at `b`.
+    fn message(&self) {
+        let mut batch = self.qb.post_recv();
+        batch.recv(WrId(1));
+        batch.ring().unwrap();
+        let mut batch = self.qa.post_send();
+        batch.send(WrId(2)).signaled();
+        batch.ring().unwrap();
+        done(&self.a.cq);
+        until("the completion", || self.cq.pending() != 0);
+    }
+
+    fn event(&self) {
+        let event = self.channel.wait_for(Duration::from_secs(60));
+        assert_eq!(event.unwrap().cq(), &self.cq);
+    }
+
+    fn no_event(&self) {
+        self.b.ctx.drive();
+        let error = self.channel.try_get().unwrap_err();
+        assert!(error.is_would_block());
+    }
+}
+
+#[test]
+fn an_arm_without_a_poll_between_is_an_arm() {
+    // proves: event-21
+    let t = watched(config());
+    t.cq.arm(false).unwrap();
+    for _ in 0..4 {
+        t.message();
+        t.event();
+        t.no_event();
+        t.cq.arm(false).unwrap();
+        t.no_event();
+    }
+    assert_eq!(t.cq.pending(), 4);
+}
+
+#[test]
+fn successful_sends_do_not_meet_a_solicited_arm_and_failed_ones_do() {
+    // proves: event-10, event-12
+    let (a, b) = (Side::new(config()), Side::new(config()));
+    let channel = a.ctx.create_comp_channel().unwrap();
+    let cq = a.ctx.create_cq(64).on_channel(&channel).build().unwrap();
+    let (qa, qb) = connect(&a.qp(QpType::Rc).send_cq(&cq), &b.qp(QpType::Rc));
+    let send = |qp: &Qp| {
+        let mut batch = qp.post_send();
+        batch.send(WrId(2)).signaled().solicited();
+        batch.ring().unwrap();
+    };
+    let mut batch = qb.post_recv();
+    batch.recv(WrId(1));
+    batch.ring().unwrap();
+    cq.arm(true).unwrap();
+    send(&qa);
+    done(&cq);
+    assert!(channel.try_get().unwrap_err().is_would_block());
+    // A WRITE into memory that the peer does not give: the NAK completes it in error.
+    let (source, target) = (a.mr(8), b.pd.register(vec![0; 8], Access::LOCAL_WRITE));
+    let target = target.unwrap();
+    let mut batch = qa.post_send();
+    batch
+        .write(WrId(3))
+        .local(source.sge(..))
+        .remote(target.addr(), target.rkey());
+    batch.ring().unwrap();
+    let event = channel.wait_for(Duration::from_secs(60));
+    assert_eq!(event.unwrap().cq(), &cq);
+    assert!(!next(&cq).is_ok());
+}
+
+#[test]
+fn a_queue_without_a_channel_may_be_armed() {
+    // proves: event-25
+    let t = watched(config());
+    t.b.cq.arm(false).unwrap();
+    t.b.cq.arm(true).unwrap();
+    let mut batch = t.qb.post_send();
+    batch.send(WrId(1)).signaled();
+    batch.ring().unwrap();
+    t.qb.modify(&QpAttr::to(QpState::Err)).unwrap();
+    until("the flush", || t.b.cq.pending() != 0);
+    t.no_event();
+}
+
+#[test]
+fn a_completion_vector_that_is_not_there_is_refused() {
+    // proves: event-26
+    let side = Side::new(config());
+    let vectors = side.ctx.query_device().comp_vectors;
+    for vector in [0, vectors - 1] {
+        assert!(side.ctx.create_cq(4).comp_vector(vector).build().is_ok());
+    }
+    for vector in [vectors, u16::MAX] {
+        let refused = side.ctx.create_cq(4).comp_vector(vector).build();
+        let error = refused.unwrap_err();
+        assert!(matches!(error.reason(), Reason::Range { .. }), "{error}");
+    }
+}
+
+#[test]
+fn a_strict_device_says_nothing_of_what_is_there() {
+    let t = watched(config().arm_model(ArmModel::Strict));
+    t.message();
+    t.cq.arm(false).unwrap();
+    t.no_event();
+    assert_eq!(t.b.ctx.counters().arms_missed, 0);
+    done(&t.cq);
+    t.message();
+    t.event();
+}
+
+#[test]
+fn a_comparing_device_tells_at_once_and_once() {
+    let t = watched(config().arm_model(ArmModel::Compare));
+    t.message();
+    t.cq.arm(true).unwrap();
+    t.no_event();
+    t.cq.arm(false).unwrap();
+    t.event();
+    t.cq.arm(false).unwrap();
+    t.no_event();
+    done(&t.cq);
+}
+
+#[test]
+fn a_reporting_device_counts_what_was_missed() {
+    let t = watched(config().arm_model(ArmModel::Report));
+    t.message();
+    t.cq.arm(false).unwrap();
+    t.no_event();
+    assert_eq!(t.b.ctx.counters().arms_missed, 1);
+    done(&t.cq);
+    t.cq.arm(false).unwrap();
+    assert_eq!(t.b.ctx.counters().arms_missed, 1);
+}
