@@ -4,7 +4,7 @@
 //! queue pair goes back to the first PSN that did not (`Qp::on_unsent`).
 
 use super::Qp;
-use super::attr::QpType;
+use super::attr::{QpState, QpType};
 use super::flush::Cause;
 use super::gather::Part;
 use super::requester::Step;
@@ -27,6 +27,10 @@ use std::net::SocketAddr;
 /// Packets between two acknowledgement requests in a long message: one full run at MTU 4096.
 // rule: roce-46
 const ACK_EVERY: u32 = 15;
+
+/// Shortest local ACK timeout code that leaves time for an acknowledgement that was not asked for:
+/// 16 ms.
+const PATIENT_TIMEOUT: u8 = 12;
 
 /// What local work takes of a quantum, so that a queue of it ends a turn like any other.
 const LOCAL_COST: u32 = 64;
@@ -114,7 +118,9 @@ impl Qp {
         }
         let mut emit = Emit::new(Bth::new(opcode, dest, psn));
         emit.bth.pkey = self.conn.pkey;
-        let ask = last || !at.is_front() || (index > 0 && index.is_multiple_of(ACK_EVERY));
+        let ask = (last && self.wants_answer(psn, work.signaled))
+            || !at.is_front()
+            || (index > 0 && index.is_multiple_of(ACK_EVERY));
         emit.bth.ack_req = reliable && (ask || ctx.peers.is_full(path.peer, packet_cost(mtu)));
         self.message_headers(&mut emit, work, index == 0, last, remote);
         let mark = (self.id.slot, at.mark(psn));
@@ -146,6 +152,20 @@ impl Qp {
                 self.fail_current(ctx, Cause::new(FlushCode::PROT, AeCode(fault.ae_code())))
             }
         }
+    }
+
+    /// True if the last packet of a message asks to be acknowledged. Nobody waits for one that is
+    /// not signaled, and our own kind acknowledges it unasked in a while; others may never do so.
+    fn wants_answer(&self, psn: Psn, signaled: bool) -> bool {
+        let req = &self.req;
+        let patient = matches!(self.conn.timeout, 0 | PATIENT_TIMEOUT..);
+        signaled
+            || self.conn.peer_rx == 0
+            || !patient
+            || self.state != QpState::Rts
+            || req.unasked >= ACK_EVERY
+            || psn.since(req.top) < 0
+            || !req.rtt.is_measured()
     }
 
     /// Path, destination QP and Q_Key of the current WQE. `None`: its port has to be looked up.
@@ -416,9 +436,9 @@ impl Qp {
         if self.id.kind.is_reliable() && req.rto_at.is_none() {
             req.rto_at = ack_timeout_ns(self.conn.timeout).map(|ns| ctx.now.after(ns));
         }
-        // What asks for an acknowledgement is answered at once, so its answer can be timed.
-        if self.id.kind.is_reliable() && fresh && asks {
-            req.rtt.on_sent(req.sent.prev(), ctx.now);
+        req.unasked = if asks { 0 } else { req.unasked + packets };
+        if self.id.kind.is_reliable() && fresh {
+            req.rtt.on_sent(req.sent.prev(), asks, ctx.now);
         }
     }
 

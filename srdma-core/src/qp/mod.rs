@@ -165,11 +165,11 @@ impl Qp {
 
     /// When this queue pair wants to be called.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        let own = self.req.deadline();
-        match &self.early {
-            None => own,
-            Some(early) => [own, early.deadline].into_iter().flatten().min(),
-        }
+        let early = self.early.as_ref().and_then(|early| early.deadline);
+        [self.req.deadline(), self.rsp.replies.ack.by(), early]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Lets the device call when this queue pair wants to be called.

@@ -71,6 +71,8 @@ pub(crate) struct Requester {
     pub(crate) rnr_left: u8,
     /// No sending before this time.
     pub(crate) rnr_until: Option<Instant>,
+    /// Packets sent since the last one that asked to be acknowledged.
+    pub(crate) unasked: u32,
     /// The retransmission timer.
     pub(crate) rto_at: Option<Instant>,
     /// Round-trip estimate and probes.
@@ -106,6 +108,7 @@ impl Requester {
             retries_left: 0,
             rnr_left: 0,
             rnr_until: None,
+            unasked: 0,
             rto_at: None,
             rtt: Rtt::default(),
             gap: None,

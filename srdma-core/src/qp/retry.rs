@@ -183,6 +183,9 @@ impl Qp {
         if hole.is_some_and(|at| at <= ctx.now) {
             self.on_hole_timer(ctx);
         }
+        if self.rsp.replies.ack.take_late(ctx.now) && self.can_receive() {
+            self.ack_due(ctx);
+        }
         if self.req.rtt.probe_at.is_some_and(|at| at <= ctx.now) {
             self.probe(ctx);
         }

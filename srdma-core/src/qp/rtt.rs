@@ -10,6 +10,7 @@
 //! only the verbs timeout counts.                                      [RoCEv2 6.3, 6.4]
 
 use super::Qp;
+use super::responder::ACK_LATE_NS;
 use super::window::Kind;
 use crate::hca::ctx::Ctx;
 use crate::num::Psn;
@@ -33,22 +34,37 @@ pub(crate) struct Rtt {
     variation: u64,
     /// The packet whose answer is timed: sent once, and asked to be acknowledged.
     timed: Option<(Psn, Instant)>,
+    /// The last packet that asked to be acknowledged.
+    asked: Option<Psn>,
     /// When the next probe is due.
     pub(crate) probe_at: Option<Instant>,
+    /// It leaves time for an acknowledgement that nothing asked for.
+    is_late: bool,
     backoff: u32,
     /// The peer is of our kind: it has no clock of jiffies.
     near: bool,
 }
 
 impl Rtt {
-    /// A packet that will be acknowledged was sent for the first time.
-    pub(crate) const fn on_sent(&mut self, psn: Psn, now: Instant) {
-        if self.timed.is_none() {
-            self.timed = Some((psn, now));
+    /// A packet was sent for the first time. One that `asks` to be acknowledged is answered at
+    /// once, so its answer can be timed; any other is in a while.
+    pub(crate) const fn on_sent(&mut self, psn: Psn, asks: bool, now: Instant) {
+        if asks {
+            self.asked = Some(psn);
+            if self.timed.is_none() {
+                self.timed = Some((psn, now));
+            }
+            if self.probe_at.is_none() || self.is_late {
+                self.schedule(now);
+            }
+        } else if self.probe_at.is_none() {
+            self.schedule_late(now);
         }
-        if self.probe_at.is_none() {
-            self.schedule(now);
-        }
+    }
+
+    /// There is an estimate.
+    pub(super) const fn is_measured(&self) -> bool {
+        self.smoothed.is_some()
     }
 
     /// Everything before `una` is answered; something is still in flight or not.
@@ -61,8 +77,10 @@ impl Rtt {
         }
         self.backoff = 0;
         self.probe_at = None;
-        if in_flight {
+        if in_flight && self.asked.is_some_and(|asked| asked.since(una) >= 0) {
             self.schedule(now);
+        } else if in_flight {
+            self.schedule_late(now);
         }
     }
 
@@ -111,6 +129,17 @@ impl Rtt {
         }
     }
 
+    /// All that is in flight will be acknowledged unasked.
+    // rule: ack-2
+    const fn schedule_late(&mut self, now: Instant) {
+        self.schedule(now);
+        self.backoff = self.backoff.saturating_sub(1);
+        if let Some(at) = self.probe_at {
+            self.probe_at = Some(at.after(2 * ACK_LATE_NS));
+            self.is_late = true;
+        }
+    }
+
     const fn schedule(&mut self, now: Instant) {
         let Some(smoothed) = self.smoothed else {
             return;
@@ -125,6 +154,7 @@ impl Rtt {
         let wait = if wait < floor { floor } else { wait };
         let wait = if wait > CEILING_NS { CEILING_NS } else { wait };
         self.probe_at = Some(now.after(wait << self.backoff));
+        self.is_late = false;
         let most = if self.near {
             MAX_BACKOFF + NEAR_STEPS
         } else {
@@ -172,7 +202,8 @@ mod tests {
     #[test]
     fn no_probe_before_the_peer_has_answered_once() {
         let mut rtt = Rtt::default();
-        rtt.on_sent(Psn::new(1), Instant(0));
+        rtt.on_sent(Psn::new(1), true, Instant(0));
+        rtt.on_sent(Psn::new(2), true, Instant(0));
         assert_eq!(rtt.probe_at, None);
         rtt.on_progress(Psn::new(2), true, Instant(10_000));
         assert_eq!(rtt.probe_at, Some(Instant(10_000 + FLOOR_NS)));
@@ -181,7 +212,7 @@ mod tests {
     #[test]
     fn the_wait_doubles_up_to_a_limit_and_starts_over_with_progress() {
         let mut rtt = Rtt::default();
-        rtt.on_sent(Psn::new(1), Instant(0));
+        rtt.on_sent(Psn::new(1), true, Instant(0));
         rtt.on_progress(Psn::new(2), false, Instant(1000));
         let mut waits = Vec::new();
         for _ in 0..7 {
@@ -189,6 +220,7 @@ mod tests {
             waits.push(rtt.probe_at.map(|at| at.0 / FLOOR_NS));
         }
         assert_eq!(waits, [1, 2, 4, 8, 16, 16, 16].map(Some));
+        rtt.on_sent(Psn::new(3), true, Instant(0));
         rtt.on_progress(Psn::new(3), true, Instant(0));
         assert_eq!(rtt.probe_at, Some(Instant(FLOOR_NS)));
     }
@@ -196,7 +228,7 @@ mod tests {
     #[test]
     fn a_packet_sent_twice_is_not_timed() {
         let mut rtt = Rtt::default();
-        rtt.on_sent(Psn::new(1), Instant(0));
+        rtt.on_sent(Psn::new(1), true, Instant(0));
         rtt.on_rewind();
         rtt.on_progress(Psn::new(2), false, Instant(1000));
         assert_eq!(rtt.smoothed, None);

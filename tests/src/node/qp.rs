@@ -65,6 +65,8 @@ pub struct QpSpec {
     pub qkey: u32,
     /// P_Key.
     pub pkey: u16,
+    /// Bytes that the peer's socket holds, known of our own kind alone; 0 if it is not.
+    pub peer_rx: u32,
 }
 
 impl Default for QpSpec {
@@ -96,6 +98,7 @@ impl Default for QpSpec {
                 .union(Access::FLUSH_GLOBAL),
             qkey: 0x1234_5678,
             pkey: 0xffff,
+            peer_rx: 0,
         }
     }
 }
@@ -330,6 +333,7 @@ impl Node {
             max_dest_rd_atomic: spec.ird,
             access: spec.access,
             hop_limit: 64,
+            peer_rx: spec.peer_rx,
             ..QpContext::default()
         };
         let words = self.context.words();

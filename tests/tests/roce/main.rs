@@ -10,6 +10,7 @@
 
 #![cfg(test)]
 
+mod ack_late;
 mod admission;
 mod cq_events;
 mod garbage;

@@ -51,16 +51,20 @@ impl Qp {
             // rule: roce-114
             self.rsp.msn = self.rsp.msn.next();
         }
-        if packet.ack_req() && self.id.kind.is_reliable() {
-            self.ack_due(ctx);
+        if self.id.kind.is_reliable() {
+            if packet.ack_req() {
+                self.ack_due(ctx);
+            } else if packet.info().position.ends() {
+                self.rsp.replies.ack.owe_late(ctx.now);
+            }
         }
         Ok(())
     }
 
     /// An acknowledgement of everything before the expected PSN is due.
-    pub(super) fn ack_due(&mut self, ctx: &mut Ctx<'_>) {
-        ctx.counters.ack_deferred += u64::from(self.rsp.replies.owes_ack());
-        self.rsp.replies.ack();
+    pub(crate) fn ack_due(&mut self, ctx: &mut Ctx<'_>) {
+        ctx.counters.ack_deferred += u64::from(self.rsp.replies.ack.is_due());
+        self.rsp.replies.ack.owe();
         self.make_ready_for_ack(ctx);
     }
 

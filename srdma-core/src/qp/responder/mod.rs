@@ -9,6 +9,7 @@
 //! proved. A check that fails says what the peer is told ([`Fault`]); nothing was changed then.
 //! [RoCEv2 3]
 
+mod ack;
 mod early;
 mod execute;
 mod recv;
@@ -16,6 +17,7 @@ mod reply;
 mod ud;
 mod xrc;
 
+pub(crate) use ack::ACK_LATE_NS;
 pub(crate) use recv::Recv;
 pub(crate) use reply::Replies;
 use xrc::XrcTarget;

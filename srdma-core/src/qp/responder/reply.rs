@@ -9,6 +9,7 @@
 //! An acknowledgement never overtakes a READ response that is due before it, and one stands for
 //! all requests since the last.                                        [RoCEv2 3.3, 3.8]
 
+use super::ack::Owed;
 use crate::hca::ctx::Ctx;
 use crate::hw::aeqe::{AeCode, AeSource};
 use crate::hw::cqe::FlushCode;
@@ -106,7 +107,7 @@ pub(crate) struct Replies {
     sending: VecDeque<u64>,
     depth: usize,
     nak: Option<Nak>,
-    ack: bool,
+    pub(crate) ack: Owed,
 }
 
 /// Marks in a batch: what has to be taken up again if it did not leave.
@@ -141,11 +142,7 @@ impl Replies {
         self.sending.push_back(self.base + self.kept.len() as u64);
         self.kept.push_back(replay);
         // Its response acknowledges everything before it.
-        self.ack = false;
-    }
-
-    pub(super) const fn ack(&mut self) {
-        self.ack = true;
+        self.ack.settle();
     }
 
     pub(super) fn nak(&mut self, psn: Psn, syndrome: Syndrome) {
@@ -157,11 +154,6 @@ impl Replies {
             .get_mut(usize::try_from(number.checked_sub(self.base)?).ok()?)
     }
 
-    /// A plain acknowledgement is due.
-    pub(super) const fn owes_ack(&self) -> bool {
-        self.ack
-    }
-
     /// Something but a plain acknowledgement is due.
     pub(crate) fn is_urgent(&self) -> bool {
         !self.sending.is_empty() || self.nak.is_some()
@@ -170,7 +162,7 @@ impl Replies {
     /// A response did not leave.
     pub(super) fn on_unsent(&mut self, what: u64) {
         if what & MARK_ACK != 0 {
-            self.ack = true;
+            self.ack.owe();
         } else if what & MARK_NAK != 0 {
             #[allow(clippy::cast_possible_truncation, reason = "packed by `mark_nak`")]
             let (psn, byte) = (Psn::new(what as u32), (what >> 32) as u8);
@@ -317,7 +309,7 @@ impl Qp {
                 return Emitted::Full;
             }
             self.rsp.replies.nak = None;
-            self.rsp.replies.ack = false;
+            self.rsp.replies.ack.settle();
             ctx.counters.sent_naks += 1;
         }
         Emitted::Idle
@@ -326,14 +318,14 @@ impl Qp {
     /// Sends the acknowledgement that is due.
     // rule: roce-23
     pub(crate) fn emit_ack(&mut self, ctx: &mut Ctx<'_>, arena: &mut TxArena) -> Emitted {
-        if !self.rsp.replies.ack || self.rsp.replies.is_urgent() {
+        if !self.rsp.replies.ack.is_due() || self.rsp.replies.is_urgent() {
             return Emitted::Idle;
         }
         let psn = self.rsp.epsn.prev();
         if !self.push_aeth(ctx, arena, psn, Syndrome::Ack { credits: 31 }, MARK_ACK) {
             return Emitted::Full;
         }
-        self.rsp.replies.ack = false;
+        self.rsp.replies.ack.settle();
         ctx.counters.sent_acks += 1;
         Emitted::Idle
     }
