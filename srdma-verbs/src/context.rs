@@ -16,6 +16,7 @@ use crate::cq::CqBuilder;
 use crate::driver::Driver;
 use crate::driver::fifo::Fifo;
 use crate::error::{Arg, Reason, Result};
+use crate::managed_cq::PoolInner;
 use crate::pd::Pd;
 use core::fmt;
 use srdma_core::hca::Injection;
@@ -27,7 +28,7 @@ use srdma_core::time::Instant;
 use srdma_net::ProcessMemory;
 use srdma_net::fault::{DeviceFault, FaultConfig};
 use std::net::IpAddr;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, Weak};
 use std::time::SystemTime;
 
 /// An open device.
@@ -39,6 +40,7 @@ pub struct Context {
 pub(crate) struct ContextInner {
     pub(crate) driver: Arc<Driver>,
     pub(crate) events: Fifo<AsyncRecord>,
+    pub(crate) pool: Mutex<Weak<PoolInner>>,
     name: String,
 }
 
@@ -160,6 +162,7 @@ impl Context {
         let inner = Arc::new(ContextInner {
             driver,
             events: Fifo::default(),
+            pool: Mutex::default(),
             name,
         });
         inner.driver.irq.add_context(&inner);
@@ -205,8 +208,7 @@ impl Context {
             max_qp_wr: (limits::MAX_WQ_QUANTA - crate::driver::SQ_RESERVE) / 8,
             max_sge: count(limits::MAX_SGE),
             max_inline: count(limits::MAX_INLINE),
-            // One entry of the event queue is the control queue's.
-            max_cq: crate::driver::irq::CEQ_ENTRIES - 1,
+            max_cq: crate::driver::irq::MAX_CQ,
             max_cqe: crate::cq::MAX_CQE,
             max_mr: limits::MAX_MR,
             max_pd: limits::MAX_PD,

@@ -13,8 +13,9 @@ use crate::context::{Context, ContextInner};
 use crate::driver::alloc::{RingAlloc, RingMem, RingSource};
 use crate::driver::ids::lock;
 use crate::driver::reap::Reaper;
-use crate::driver::shared::CqShared;
+use crate::driver::shared::{CqShared, Handler};
 use crate::error::{Arg, Reason, Result};
+use crate::managed_cq::Managed;
 use crate::wc::{Completion, Wc};
 use core::fmt;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
@@ -22,7 +23,7 @@ use core::time::Duration;
 use srdma_core::num::CqId;
 use srdma_core::obj::notify::Moderation;
 use srdma_core::trace::{self, Kind};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 /// Entries that a completion queue can have. Each may take two slots, and their memory comes when
 /// they are written first.
@@ -32,7 +33,7 @@ const _: () = assert!(2 * MAX_CQE + 2 <= srdma_core::limits::MAX_CQE);
 /// A completion queue.
 #[derive(Clone)]
 pub struct Cq {
-    inner: Arc<CqInner>,
+    pub(crate) inner: Arc<CqInner>,
 }
 
 pub(crate) struct CqInner {
@@ -47,6 +48,8 @@ pub(crate) struct CqInner {
     pub(crate) timestamps: bool,
     pub(crate) ignore_overrun: bool,
     pub(crate) live: AtomicBool,
+    /// Callbacks serve it.
+    pub(crate) managed: OnceLock<Managed>,
 }
 
 /// What the lock of a completion queue guards.
@@ -80,6 +83,7 @@ pub struct CqBuilder<'a> {
 #[derive(Debug, Default)]
 pub(crate) struct CqOptions {
     pub(crate) channel: Option<CompChannel>,
+    pub(crate) handler: Option<Handler>,
     pub(crate) comp_vector: u16,
     pub(crate) source: RingSource,
     pub(crate) timestamps: bool,
@@ -133,6 +137,7 @@ impl<'a> CqBuilder<'a> {
     pub fn build(self) -> Result<Cq> {
         let options = CqOptions {
             channel: self.channel,
+            handler: None,
             comp_vector: self.comp_vector,
             source: self.source,
             timestamps: self.timestamps,
@@ -200,7 +205,7 @@ impl Cq {
         if !self.inner.live.load(Ordering::Acquire) {
             return Err(Reason::Destroyed.of("arm"));
         }
-        if self.inner.shared.channel.is_none() {
+        if !self.inner.shared.is_heard() {
             // There is nobody to tell.
             // rule: event-25
             return Ok(());
@@ -288,6 +293,9 @@ impl Cq {
     /// Makes room for `entries` completions. Those in the queue stay, and are polled first; fewer
     /// than there are is refused.
     pub fn resize(&self, entries: u32) -> Result<()> {
+        if self.inner.is_pooled() {
+            return Err(Reason::Unsupported.of("resize_cq"));
+        }
         self.inner
             .resize(entries)
             .map_err(|reason| reason.of("resize_cq"))
@@ -318,6 +326,13 @@ impl Cq {
     /// `period` has passed since the first of them; a period of zero for not at all. Solicited
     /// completions and errors do not wait.                            [events 1.9]
     pub fn moderate_events(&self, count: u16, period: Duration) -> Result<()> {
+        if self.inner.is_pooled() {
+            return Err(Reason::Unsupported.of("modify_cq"));
+        }
+        self.set_moderation(count, period)
+    }
+
+    pub(crate) fn set_moderation(&self, count: u16, period: Duration) -> Result<()> {
         const VERB: &str = "modify_cq";
         let range = Reason::Range {
             arg: Arg::Moderation,
@@ -337,8 +352,22 @@ impl Cq {
 
     /// Destroys the queue: [`Reason::Busy`] while queue pairs use it, and nothing happens. Waits
     /// until every event that was fetched is acknowledged. Other handles are dead afterwards.
+    ///
+    /// [`Reason::Unsupported`] of a queue that callbacks serve: see [`crate::ManagedCq::destroy`].
     pub fn destroy(&self) -> Result<()> {
-        if self.inner.users.load(Ordering::Acquire) != 0 {
+        // rule: mcq-17
+        if self.inner.managed.get().is_some() {
+            return Err(Reason::Unsupported.of("destroy_cq"));
+        }
+        self.destroy_unmanaged()
+    }
+
+    pub(crate) fn has_users(&self) -> bool {
+        self.inner.users.load(Ordering::Acquire) != 0
+    }
+
+    pub(crate) fn destroy_unmanaged(&self) -> Result<()> {
+        if self.has_users() {
             return Err(Reason::Busy.of("destroy_cq"));
         }
         self.inner.end().map_err(|reason| reason.of("destroy_cq"))?;

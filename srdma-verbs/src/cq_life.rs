@@ -55,6 +55,7 @@ impl Cq {
             id: CqId(id),
             cookie: driver.cookie(),
             channel,
+            handler: options.handler,
             ctx: Arc::downgrade(ctx),
             owed: Owed::default(),
             owed_async: Owed::default(),
@@ -76,6 +77,7 @@ impl Cq {
             timestamps: options.timestamps,
             ignore_overrun: options.ignore_overrun,
             live: AtomicBool::new(false),
+            managed: OnceLock::new(),
         });
         let cmd = inner.command(&lock(&inner.state).mem, slots);
         driver.irq.add_cq(&inner.shared);
@@ -97,12 +99,8 @@ impl Cq {
 
 impl CqInner {
     fn command(&self, mem: &RingMem, slots: u32) -> CqCmd {
-        // Without a channel nobody wants to hear of completions.
-        let ceq = self
-            .shared
-            .channel
-            .as_ref()
-            .map(|_| CeqId(self.comp_vector));
+        // Without a channel or handler nobody wants to hear of completions.
+        let ceq = self.shared.is_heard().then_some(CeqId(self.comp_vector));
         CqCmd {
             id: self.shared.id,
             ceq,
@@ -134,6 +132,11 @@ impl CqInner {
         {
             engine.hand_over();
         }
+    }
+
+    /// Several users share it, so none may change it.
+    pub(crate) fn is_pooled(&self) -> bool {
+        self.managed.get().is_some_and(|managed| managed.pooled)
     }
 
     pub(crate) fn resize(&self, entries: u32) -> Result<(), Reason> {

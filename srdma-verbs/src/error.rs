@@ -110,6 +110,8 @@ pub enum Arg {
     Qkey,
     /// Moderation of a completion queue.
     Moderation,
+    /// Where callbacks run.
+    PollContext,
 }
 
 impl fmt::Display for Arg {
@@ -130,6 +132,7 @@ impl fmt::Display for Arg {
             Self::Address => "address",
             Self::Qkey => "queue key",
             Self::Moderation => "moderation",
+            Self::PollContext => "poll context",
         })
     }
 }

@@ -68,7 +68,8 @@
 //! | `device`, `context` | finding, opening, querying |
 //! | `buffer`, `mr`, `dm`, `advise`, `mw` | memory and windows |
 //! | `pd`, `ah`, `path` | domains, addresses |
-//! | `cq`, `cq_life`, `channel`, `wc`, `async_event` | completions and events |
+//! | `cq`, `cq_arm`, `cq_life`, `channel`, `wc`, `async_event` | completions and events |
+//! | `managed_cq` | a closure for each completion, and a pool of queues |
 //! | `qp_build`, `qp`, `qp_modify`, `qp_attr`, `endpoint`, `srq` | queue pairs |
 //! | `post`, `wr`, `post_any`, `post_recv` | posting |
 //! | `driver` | rings, numbers, control commands, event queues |
@@ -82,6 +83,7 @@ mod buffer;
 mod channel;
 mod context;
 mod cq;
+mod cq_arm;
 mod cq_life;
 mod device;
 mod dm;
@@ -92,6 +94,7 @@ mod dm;
 mod driver;
 mod endpoint;
 mod error;
+mod managed_cq;
 mod mr;
 mod mw;
 mod observe;
@@ -107,6 +110,7 @@ mod qp_modify;
 mod qp_open;
 mod qp_size;
 mod srq;
+mod sync;
 mod wc;
 mod wr;
 mod xrc;
@@ -125,6 +129,10 @@ pub use dm::{Dm, MAX_DM_BYTES};
 pub use driver::alloc::{RingAlloc, RingBlock};
 pub use endpoint::QpEndpoint;
 pub use error::{Arg, Error, Reason, Result};
+pub use managed_cq::{
+    BUDGET_SOFTIRQ, BUDGET_WORKQUEUE, CqPool, CqStats, MIN_POOL_CQE, ManagedCq, ManagedCqBuilder,
+    POLL_BATCH, POLL_BATCH_DIRECT, PollContext, PooledCq, WrCqe,
+};
 pub use mr::{MAX_MR_BYTES, Mr, Rereg};
 pub use mw::{BindInfo, Mw, MwType};
 pub use path::Path;

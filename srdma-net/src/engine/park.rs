@@ -14,6 +14,16 @@ use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
 
 impl super::Engine {
+    /// Lets a parked thread look again at what it waits for: for news that no pass of the device
+    /// brought. Cost: a fence and a load; a system call if somebody is parked.
+    pub fn unpark(&self) {
+        // Pairs with the fence in `park`.
+        fence(Ordering::SeqCst);
+        if self.shared.park_planned.load(Ordering::Relaxed) != 0 {
+            self.shared.unpark.signal();
+        }
+    }
+
     /// Serves the device on this thread until `done`, or until `limit` has passed. False: another
     /// thread is parked, or this engine has no thread that would take over afterwards; then the
     /// caller has to sleep in its own way.

@@ -26,6 +26,9 @@ use std::sync::{Arc, Mutex, Weak};
 
 /// Entries of each completion event queue: as many CQs may report to it, so a device has no more.
 pub(crate) const CEQ_ENTRIES: u32 = 65_536;
+/// Completion queues of a program: one entry is the control queue's.
+pub(crate) const MAX_CQ: u32 = CEQ_ENTRIES - 1;
+const _: () = assert!(2 + MAX_CQ < srdma_core::limits::MAX_CQ);
 /// Entries of the asynchronous event queue.
 pub(crate) const AEQ_ENTRIES: u32 = 4096;
 
@@ -121,6 +124,9 @@ impl Driver {
                     self.engine.ring(Doorbell::CqAck(cq.id));
                     if let Some(channel) = &cq.channel {
                         channel.fifo.push(Arc::clone(&cq));
+                    }
+                    if let Some(handler) = &cq.handler {
+                        handler.0();
                     }
                 } else if entry.cookie == super::cmd::CCQ_COOKIE {
                     self.engine.ring(Doorbell::CqAck(super::cmd::CCQ));

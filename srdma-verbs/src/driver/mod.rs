@@ -24,6 +24,7 @@ pub(crate) mod shared;
 pub(crate) mod track;
 
 use crate::error::{Arg, Reason};
+use crate::managed_cq::Crews;
 use crate::path::Path;
 use crate::xrc::XrcFiles;
 use alloc::RingMem;
@@ -32,7 +33,7 @@ use core::fmt;
 use core::sync::atomic::{AtomicU64, Ordering};
 use engine::{Engine, EngineConfig};
 use ids::{IdPool, random};
-use irq::{AEQ_ENTRIES, CEQ_ENTRIES, Irq};
+use irq::{AEQ_ENTRIES, CEQ_ENTRIES, Irq, MAX_CQ};
 use mcast::Groups;
 use qpns::Qpns;
 use srdma_core::hw::CqpCmd;
@@ -69,7 +70,8 @@ impl Ids {
     fn new(engine: &Engine) -> Self {
         Self {
             qp: Qpns::new(engine),
-            cq: IdPool::new(3, limits::MAX_CQ - 1),
+            // As many as have room in one completion event queue.
+            cq: IdPool::new(3, 2 + MAX_CQ),
             pd: IdPool::new(3, limits::MAX_PD - 1),
             srq: IdPool::new(1, limits::MAX_SRQ - 1),
             ah: IdPool::new(1, limits::MAX_AH - 1),
@@ -94,6 +96,8 @@ pub(crate) struct Driver {
     pub(crate) rx_buffer: u32,
     /// Bytes of device memory given out.
     pub(crate) dm_used: Mutex<u64>,
+    /// Threads that run callbacks.
+    pub(crate) crews: Crews,
     vectors: u16,
     cookies: AtomicU64,
 }
@@ -141,6 +145,7 @@ impl Driver {
             max_mtu,
             rx_buffer,
             dm_used: Mutex::new(0),
+            crews: Crews::default(),
             vectors,
             cookies: AtomicU64::new(cmd::CCQ_COOKIE + 2),
         });

@@ -77,6 +77,11 @@ impl Reaper {
         }
     }
 
+    /// True if an entry waits. Cost: a load.
+    pub(crate) fn has_next(&mut self) -> bool {
+        self.ring.peek_words().is_some()
+    }
+
     /// The next completion. Cost: one load if there is none.
     #[inline]
     pub(crate) fn next(&mut self) -> Option<Completion> {

@@ -133,6 +133,16 @@ pub(crate) const fn qpn_of(context: u64) -> Qpn {
     Qpn::new((context >> 40) as u32)
 }
 
+/// Runs when a completion queue has an event, on the thread that ran the pass: it may not wait,
+/// and takes no lock that is held while the device is driven.
+pub(crate) struct Handler(pub(crate) Box<dyn Fn() + Send + Sync>);
+
+impl core::fmt::Debug for Handler {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str("Handler")
+    }
+}
+
 /// A completion queue as event handlers see it.
 #[derive(Debug)]
 pub(crate) struct CqShared {
@@ -140,6 +150,8 @@ pub(crate) struct CqShared {
     /// What CEQEs and AEQEs carry; even, never used twice.
     pub(crate) cookie: u64,
     pub(crate) channel: Option<Arc<ChannelInner>>,
+    /// Hears of events in place of a channel.
+    pub(crate) handler: Option<Handler>,
     pub(crate) ctx: Weak<ContextInner>,
     /// Completion events.
     pub(crate) owed: Owed,
@@ -149,6 +161,11 @@ pub(crate) struct CqShared {
 }
 
 impl CqShared {
+    /// True if somebody wants to hear of its completions.
+    pub(crate) const fn is_heard(&self) -> bool {
+        self.channel.is_some() || self.handler.is_some()
+    }
+
     /// The completion queue, if the program still has it.
     pub(crate) fn upgrade(&self) -> Option<Cq> {
         Some(Cq::from_inner(self.me.get()?.upgrade()?))
