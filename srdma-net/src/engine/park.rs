@@ -52,8 +52,10 @@ impl super::Engine {
             drop(core);
             // The look after the announcement: an event that another thread's pass raised before it
             // is seen here, one that comes later signals `unpark`. Pairs with the fence in `run`.
+            // It also pairs with that in `drive`: who rang while the lock was held above, and did
+            // not get it, is seen here.
             fence(Ordering::SeqCst);
-            if !done() {
+            if !done() && !shared.board.is_dirty() {
                 let limit_ns = deadline.map(|at| at.since(now));
                 let (sockets, unpark) = (shared.fds(), shared.unpark.as_raw_fd());
                 let fds = sockets.iter().copied().chain([unpark]);

@@ -14,7 +14,7 @@ use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Token, Waker};
 use std::io;
 use std::os::fd::{AsRawFd, RawFd};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -187,6 +187,13 @@ impl Thread {
                 let planned = deadline.map_or(u64::MAX, |at| at.0.max(1));
                 shared.planned.store(planned, Ordering::Relaxed);
                 drop(core);
+                // Pairs with the fence in `drive`: who rang while the lock was held, and did not
+                // get it, is seen here.
+                fence(Ordering::SeqCst);
+                if shared.board.is_dirty() {
+                    shared.planned.store(0, Ordering::Relaxed);
+                    return None;
+                }
                 Some(limit_ns.map(Duration::from_nanos))
             }
         }

@@ -303,8 +303,8 @@ impl ManagedCq {
     /// Destroys the queue: waits for the turn that is running, and no closure runs afterwards.
     /// All closures are let go.
     ///
-    /// [`Reason::Busy`] while queue pairs use it, and from its own closures; [`Reason::Unsupported`]
-    /// of a queue of a pool. Then nothing happens.
+    /// [`Reason::Busy`] while queue pairs use it, and from its own closures;
+    /// [`Reason::Unsupported`] of a queue of a pool. Then nothing happens.
     // rule: mcq-7
     pub fn destroy(&self) -> Result<()> {
         const VERB: &str = "destroy_managed_cq";

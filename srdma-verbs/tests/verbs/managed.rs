@@ -260,7 +260,7 @@ fn a_panic_is_counted_and_the_next_is_called() {
     for context in WITH_THREADS {
         let t = managed(context, 64);
         let bad =
-            t.cq.register(|_, _| std::panic::panic_any("on purpose"))
+            t.cq.register(|_, _| std::panic::resume_unwind(Box::new("on purpose")))
                 .unwrap();
         let (count, good) = counting(&t.cq);
         for _ in 0..3 {
