@@ -28,6 +28,7 @@ mod rc_refused;
 mod rc_requester;
 mod rc_responder;
 mod rc_rnr;
+mod replay;
 mod srq;
 mod state;
 mod uc;

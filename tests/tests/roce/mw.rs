@@ -10,7 +10,7 @@ use srdma_tests::node::{ALL, Mem, PD};
 use srdma_tests::rig::{RQ_PSN, Rig};
 use srdma_tests::wire_dsl::{answers, send_inv, write_only};
 
-fn bind_to(mem: &Mem, window: u32, offset: u64, len: u64, type1: bool) -> Bind {
+pub(crate) fn bind_to(mem: &Mem, window: u32, offset: u64, len: u64, type1: bool) -> Bind {
     Bind {
         window,
         parent: mem.stag,
@@ -23,7 +23,7 @@ fn bind_to(mem: &Mem, window: u32, offset: u64, len: u64, type1: bool) -> Bind {
 }
 
 /// Posts a bind and gives its status.
-fn bind(rig: &mut Rig, bind: &Bind) -> Option<u16> {
+pub(crate) fn bind(rig: &mut Rig, bind: &Bind) -> Option<u16> {
     let mut wqe = WqeBuf::new();
     wqe.bind_mw(WrFlags::SIGNALED, bind);
     rig.node.post(rig.qp, &wqe);
