@@ -1,15 +1,16 @@
-//! Captures of Linux rxe, one end played by our device: it hears what rxe's responder heard, and must
-//! answer what rxe's answered.
+//! Captures of Linux rxe, one end played by our device: it hears what rxe's responder heard, and
+//! must answer what rxe's answered.
 //!
 //! ```text
 //! capture   A ──► requests ──► B        B ──► answers ──► A
 //! replay          requests ──► device         answers  ==  those recorded
 //! ```
 //!
-//! Addresses, keys and queue pair numbers are those of the device; PSNs, lengths and payload those of
-//! the capture. A receive is posted where rxe had one, which its answer tells. A capture of a bad link
-//! has only those answers that came through, in whatever order: each of them must be among ours. There
-//! the MSN is left out: a READ that is served again has that of its turn here, and the newest at rxe.
+//! Addresses, keys and queue pair numbers are those of the device; PSNs, lengths and payload those
+//! of the capture. A receive is posted where rxe had one, which its answer tells. A capture of a bad
+//! link has only those answers that came through, in whatever order: each of them must be among
+//! ours. There the MSN is left out: a READ that is served again has that of its turn here, and the
+//! newest at rxe.
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -200,7 +201,7 @@ fn ours(frame: &Frame, rig: &Rig, base: u64, scene: &Scene, windows: &Windows) -
     frame
 }
 
-/// What the memory of B held: the rule of the captures, and before an atomic what it returned first.
+/// What the memory of B held: the rule of the captures; before an atomic, what it returned first.
 fn fill(rig: &Rig, lines: &[Line]) {
     let bytes: Vec<u8> = (0..64 << 10)
         .map(|at: u32| (at * 7 + 2).to_le_bytes()[0])
