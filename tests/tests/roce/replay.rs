@@ -7,8 +7,8 @@
 //! ```
 //!
 //! Addresses, keys and queue pair numbers are those of the device; PSNs, lengths and payload those
-//! of the capture. A receive is posted where rxe had one, which its answer tells. A capture of a bad
-//! link has only those answers that came through, in whatever order: each of them must be among
+//! of the capture. A receive is posted where rxe had one, which its answer tells. A capture of a
+//! bad link has only those answers that came through, in whatever order: each of them must be among
 //! ours. There the MSN is left out: a READ that is served again has that of its turn here, and the
 //! newest at rxe.
 
