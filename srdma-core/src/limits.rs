@@ -69,6 +69,10 @@ pub const IEQ_LOW_WATER: usize = 128;
 pub const IEQ_HELD_PER_QP: usize = 256;
 /// How far ahead of its turn a packet may be, in PSNs.                [E810 8.6.4]
 pub const IEQ_WINDOW: u32 = 1024;
+/// Packets that nobody waits for and that the exception queue takes at once. `[srdma]`
+pub const IEQ_TAP_BURST: u64 = 64;
+/// Time between such packets if there are always some: a thousand a second.   [E810 8.6.3]
+pub const IEQ_TAP_GAP_NS: u64 = 1_000_000;
 /// Longest time that a packet out of order is held.                   [E810 8.6.4]
 pub const IEQ_HOLD_NS: u64 = 100_000_000;
 

@@ -144,6 +144,8 @@ number! {
 impl Qpn {
     /// The general services QP.                                       [IBTA 3.9.3]
     pub const GSI: Self = Self::new(1);
+    /// The driver's exception queue.                                  [E810 1.7]
+    pub const IEQ: Self = Self::new(2);
     /// Destination of every multicast datagram.
     pub const MULTICAST: Self = Self::new(0xff_ffff);
 }

@@ -45,6 +45,9 @@ pub struct HcaConfig {
     /// Longest wait for a packet that may only be late before the peer is told that it is missing,
     /// in nanoseconds; 0 to tell at once.
     pub ieq_gap_ns: u64,
+    /// Consecutive packets with a wrong ICRC that end the reliable queue pair they seem to be for;
+    /// 0 for never. Whoever can damage packets on the way can end connections with it. [E810 8.6.3]
+    pub icrc_limit: u32,
 }
 
 impl Default for HcaConfig {
@@ -62,6 +65,7 @@ impl Default for HcaConfig {
             shared: false,
             ieq: IeqMode::default(),
             ieq_gap_ns: 200_000,
+            icrc_limit: 0,
         }
     }
 }

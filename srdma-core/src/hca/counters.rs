@@ -132,18 +132,33 @@ counters! {
     /// Packets of an opcode that is not spoken here.
     unsupported_opcode,
     // ---- exception queue -------------------------------------------------------------
-    /// Packets taken in ahead of their turn.
+    // rule: puda-12
+    /// Reliable requests that came ahead of their turn. Each moves one of the next six as well.
+    ieq_total,
+    /// Of those, dropped: nothing is kept here, or the peer was told to wait.
+    ieq_dropped,
+    /// Of those, taken in.
     ieq_out_of_order,
-    /// Of those, served when their turn came.
-    ieq_reinjected,
-    /// Of those, given up.
-    ieq_discarded,
+    /// Of those, handed to the driver.
+    ieq_captured,
     /// Further copies of packets that are held.
     ieq_dup_held,
     /// Packets too far ahead to be held.
     ieq_bad_seq_num,
     /// Packets out of order for which there was no buffer.
     ieq_no_rx_bufs,
+    /// Packets that the driver gave back.
+    ieq_returned,
+    /// Of those taken in or given back, served when their turn came.
+    ieq_reinjected,
+    /// Of those, given up.
+    ieq_discarded,
+    /// Damaged packets, no packets, and packets for nobody, copied for the driver.
+    ieq_tapped,
+    /// Of those, not copied: too many, or no buffer.
+    ieq_capture_dropped,
+    /// Queue pairs that too many damaged packets ended.
+    ieq_latched,
     /// Packets that were missing and sent again alone.
     ieq_mended,
     // ---- events ----------------------------------------------------------------------
@@ -197,6 +212,18 @@ const DROPS: [&str; 15] = [
     "unsupported_opcode",
 ];
 
+/// Where a packet that left the fast path ends.
+const EXCEPTIONS: [&str; 8] = [
+    "ieq_dropped",
+    "ieq_out_of_order",
+    "ieq_captured",
+    "ieq_dup_held",
+    "ieq_bad_seq_num",
+    "ieq_no_rx_bufs",
+    "ieq_tapped",
+    "ieq_capture_dropped",
+];
+
 fn is_drop(name: &str) -> bool {
     DROPS.contains(&name) || MALFORMED_NAMES.contains(&name)
 }
@@ -219,6 +246,18 @@ impl Counters {
             .zip(before.iter())
             .filter(|(now, then)| now.1 != then.1);
         moved.map(|((name, _), _)| name).find(|name| is_drop(name))
+    }
+
+    /// The bucket of the exception queue that moved since `before`.
+    #[must_use]
+    pub fn exception_since(&self, before: &Self) -> Option<&'static str> {
+        let moved = self
+            .iter()
+            .zip(before.iter())
+            .filter(|(now, then)| now.1 != then.1);
+        moved
+            .map(|((name, _), _)| name)
+            .find(|name| EXCEPTIONS.contains(name))
     }
 
     /// The counter called `name`.
@@ -250,6 +289,7 @@ mod tests {
         assert_eq!(counters.named("no such"), None);
         let before = Counters::default();
         assert_eq!(counters.drop_since(&before), Some("icrc_error"));
+        assert!(EXCEPTIONS.iter().all(|name| counters.named(name).is_some()));
         assert!(DROPS.iter().all(|name| counters.named(name).is_some()));
     }
 }

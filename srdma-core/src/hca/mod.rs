@@ -19,6 +19,7 @@ mod lead;
 pub mod msix;
 pub(crate) mod peer;
 pub mod ports;
+mod puda;
 pub(crate) mod qp_ctl;
 mod rx;
 pub(crate) mod timer;
@@ -152,7 +153,7 @@ impl Hca {
             held: VecDeque::new(),
             acks: VecDeque::new(),
             read_credit: ReadCredit::new(config.read_budget),
-            ieq: Ieq::new(config.ieq, config.ieq_gap_ns),
+            ieq: Ieq::new(config.ieq, config.ieq_gap_ns, config.icrc_limit),
             config,
         };
         Self {
@@ -295,6 +296,10 @@ impl Hca {
         let Some(qp) = self.qps.get_mut(slot) else {
             return;
         };
+        if qp.id.is_ieq() {
+            self.take_back(now, slot);
+            return;
+        }
         let mut ctx = self.dev.ctx(now);
         match qp.state {
             QpState::Rts | QpState::Sqd => qp.make_ready(&mut ctx),
@@ -335,6 +340,7 @@ impl Hca {
         while let Some(cq) = self.dev.cqs.take_overrun() {
             self.fail_users_of(cq, now);
         }
+        self.tell_ieq(now);
         let device = &mut self.dev;
         // Arms that were seen while completions were written are looked at once more.
         device.cqs.settle(&mut device.events, now);

@@ -76,7 +76,8 @@ impl Device {
             (HwQpType::UC, _) => QpType::Uc,
             (HwQpType::XRC_SEND, _) => QpType::XrcSend,
             (HwQpType::XRC_RECV, _) => QpType::XrcRecv,
-            (HwQpType::UD, Qpn::GSI) => QpType::Gsi,
+            (HwQpType::UD | HwQpType::UDA, Qpn::GSI) => QpType::Gsi,
+            (HwQpType::UDA, Qpn::IEQ) => QpType::Ud,
             (HwQpType::UD, _) => QpType::Ud,
             _ => return Err(refuse(CqpMinor::INVALID_COMMAND)),
         };
@@ -114,6 +115,7 @@ impl Device {
                 srq,
                 xrcd: ctx.xrcd,
                 cookie: ctx.completion_context,
+                raw: ctx.qp_type == HwQpType::UDA,
             },
             state: QpState::Reset,
             conn: Conn {
@@ -130,6 +132,7 @@ impl Device {
             notify_drained: false,
             established: false,
             early: None,
+            captured: None,
         }))
     }
 
@@ -279,6 +282,9 @@ impl Hca {
         let slot = inserted.inspect_err(|_| self.dev.control().release_pd(ctx.pd))?;
         if let Some(qp) = self.qps.get_mut(slot) {
             qp.id.slot = slot;
+            if qp.id.is_ieq() {
+                self.dev.ieq.queue = Some(slot);
+            }
         }
         let (send_cq, recv_cq, srq) = self
             .qps
@@ -350,6 +356,9 @@ impl Hca {
             .remove(qpn.value())
             .ok_or(refuse(CqpMinor::INVALID_ID))?;
         self.dev.reset(&mut qp, now);
+        if qp.id.is_ieq() {
+            self.dev.ieq.queue = None;
+        }
         self.dev.control().release_pd(qp.id.pd);
         self.dev.cqs.remove_user(qp.id.send_cq);
         self.dev.cqs.remove_user(qp.id.recv_cq);

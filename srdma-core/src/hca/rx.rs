@@ -9,6 +9,7 @@
 
 use super::Hca;
 use super::id_guard::IdGuard;
+use crate::hw::ieq::IeqClass;
 use crate::num::Qpn;
 use crate::obj::table::Slot;
 use crate::qp::attr::{QpState, QpType};
@@ -157,6 +158,9 @@ impl Hca {
         if let Some(cause) = self.dev.counters.drop_since(&before) {
             trace::named(trace::Kind::DROPPED, 0, cause);
         }
+        if let Some(bucket) = self.dev.counters.exception_since(&before) {
+            trace::named(trace::Kind::EXCEPTION, 0, bucket);
+        }
     }
 
     // rule: roce-38
@@ -166,6 +170,7 @@ impl Hca {
             Ok(packet) => packet,
             Err(kind) => {
                 self.dev.counters.malformed(kind);
+                self.tap(now, meta, IeqClass::MALFORMED, bytes);
                 return;
             }
         };
@@ -180,6 +185,8 @@ impl Hca {
             }
             IcrcCheck::Bad => {
                 self.dev.counters.icrc_error += 1;
+                self.tap(now, meta, IeqClass::ICRC, bytes);
+                self.blame(now, meta, &packet);
                 return;
             }
         };
@@ -225,6 +232,7 @@ impl Hca {
             Service::Ud => {
                 let Some(slot) = self.find_qp(packet.dest()) else {
                     self.dev.counters.unknown_qpn += 1;
+                    self.tap(now, meta, IeqClass::BAD_QPN, packet.bytes());
                     return;
                 };
                 self.deliver_datagram(now, meta, packet, ip_id, slot);
@@ -252,6 +260,7 @@ impl Hca {
     fn route_connected(&mut self, now: Instant, meta: &RxMeta, packet: &Packet<'_>) {
         let Some(slot) = self.find_qp(packet.dest()) else {
             self.dev.counters.unknown_qpn += 1;
+            self.tap(now, meta, IeqClass::BAD_QPN, packet.bytes());
             return;
         };
         let Some(qp) = self.qps.get_mut(slot) else {
@@ -278,6 +287,7 @@ impl Hca {
             self.dev.counters.bad_pkey += 1;
             return;
         }
+        self.dev.ieq.absolve(packet.dest());
         let mut ctx = self.dev.ctx(now);
         if !packet.info().is_response {
             qp.on_request(&mut ctx, packet);
@@ -287,6 +297,7 @@ impl Hca {
             ctx.counters.bad_state += 1;
         }
         qp.set_timer(&mut self.timers);
+        self.capture(now, meta, packet);
     }
 
     // rule: roce-125
@@ -315,7 +326,9 @@ impl Hca {
         let Some(qp) = self.qps.get_mut(slot) else {
             return;
         };
-        if !matches!(qp.id.kind, QpType::Ud | QpType::Gsi) {
+        // Nobody on the network has business with the exception queue.
+        // rule: puda-6
+        if !matches!(qp.id.kind, QpType::Ud | QpType::Gsi) || qp.id.is_ieq() {
             self.dev.counters.wrong_service += 1;
             return;
         }

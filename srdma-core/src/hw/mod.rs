@@ -7,6 +7,7 @@
 //! ceqe     "this CQ has something new"             device → driver
 //! aeqe     asynchronous events and their classes   device → driver
 //! cqp      control commands and their completions  driver → device → driver
+//! ieq      what a buffer of the exception queue holds   device → driver
 //! qp_ctx   the 256 bytes of attributes a QP has    driver → device
 //! shadow   words both halves read outside of rings
 //! doorbell registers: where to look, never what is there
@@ -22,6 +23,7 @@ pub mod cqe;
 pub mod cqp;
 pub mod doorbell;
 mod fields;
+pub mod ieq;
 pub mod polarity;
 pub mod qp_ctx;
 pub mod rwqe;
@@ -34,6 +36,7 @@ pub use aeqe::{AeCode, AeSource, Aeqe, EventClass};
 pub use ceqe::Ceqe;
 pub use cqe::{CqeInfo, FlushCode, Major};
 pub use cqp::{CqpCmd, CqpCompletion, CqpFault, CqpOp};
+pub use ieq::{IeqClass, IeqInfo};
 pub use polarity::Polarity;
 pub use qp_ctx::{HwQpState, HwQpType, QpContext};
 pub use rwqe::RqCmd;

@@ -118,6 +118,8 @@ le_word! {
         op / with_op: SqOp = [37:32],
         /// Fragment slots beyond the first, the padding fragment counted.
         more_frags / with_more_frags: u8 = [41:38],
+        /// Privileged datagram: dwords of headers in front of the payload in memory.
+        l4_len / with_l4_len: u8 = [45:42] overlay,
         /// The WQE names an XRC shared receive queue of the peer. `[srdma]`
         xrc / with_xrc: bool = [45:45],
         /// Ask for the round-trip time in the CQE.

@@ -36,7 +36,7 @@ const PATIENT_TIMEOUT: u8 = 12;
 const LOCAL_COST: u32 = 64;
 
 /// Path, destination and Q_Key of a message.
-type Route = (u32, Qpn, Option<Qkey>);
+pub(super) type Route = (u32, Qpn, Option<Qkey>);
 
 /// Which packet of a WQE is to be built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,7 +58,7 @@ impl At {
         matches!(self, Self::Front(_))
     }
 
-    const fn mark(self, psn: Psn) -> MarkKind {
+    pub(super) const fn mark(self, psn: Psn) -> MarkKind {
         match self {
             Self::Front(_) => MarkKind::Request(psn.value()),
             Self::Again(_) => MarkKind::Mended(psn.value()),
@@ -85,6 +85,9 @@ impl Qp {
         work: &SendCtx,
         at: At,
     ) -> Step {
+        if self.id.raw {
+            return self.step_raw(ctx, arena, work, at);
+        }
         let index = at.index();
         let mtu = self.conn.mtu;
         let offset = u64::from(index) * u64::from(mtu);
@@ -169,7 +172,7 @@ impl Qp {
     }
 
     /// Path, destination QP and Q_Key of the current WQE. `None`: its port has to be looked up.
-    fn route(&mut self, ctx: &mut Ctx<'_>) -> Result<Option<Route>, Cause> {
+    pub(super) fn route(&mut self, ctx: &mut Ctx<'_>) -> Result<Option<Route>, Cause> {
         let lost = Cause::new(FlushCode::LOC_QP_OP, AeCode::INVALID_AH_ENTRY);
         if self.id.kind.is_connected() {
             let path = self.conn.path.ok_or(lost)?;
@@ -408,7 +411,14 @@ impl Qp {
     /// `span` PSNs from `psn` on, of so many of their WQE, stand in the arena; the last of them
     /// asks for an acknowledgement or not.
     // rule: roce-44
-    fn advance(&mut self, ctx: &mut Ctx<'_>, psn: Psn, span: (u32, u32), asks: bool, at: At) {
+    pub(super) fn advance(
+        &mut self,
+        ctx: &mut Ctx<'_>,
+        psn: Psn,
+        span: (u32, u32),
+        asks: bool,
+        at: At,
+    ) {
         let (packets, of) = span;
         if at.is_front() {
             self.advance_sent(ctx, psn, packets, of, asks);

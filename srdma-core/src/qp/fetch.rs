@@ -29,6 +29,10 @@ impl Qp {
         {
             return false;
         }
+        // What is sent on the exception queue goes nowhere: the device takes it back.
+        if self.id.is_ieq() {
+            return false;
+        }
         let number = self.req.end();
         let index = sq_index(self.sq.index());
         let Some(parsed) = self.sq.read(&mut self.req.cmd) else {

@@ -66,7 +66,8 @@ impl<'s> Part<'s> {
         Ok(pieces)
     }
 
-    fn copy(&self, regions: &MrTable, bytes: &mut [u8]) -> Result<(), KeyFault> {
+    /// Copies the bytes out.
+    pub(crate) fn copy(&self, regions: &MrTable, bytes: &mut [u8]) -> Result<(), KeyFault> {
         let mut rest = bytes;
         for_each_piece(self.sges, self.offset, self.len, |sge, addr, len| {
             let grant = regions.check_local(sge.lkey, self.pd, Access::LOCAL_READ, addr, len)?;

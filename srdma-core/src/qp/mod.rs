@@ -15,6 +15,7 @@ mod fetch;
 pub(crate) mod flush;
 mod gather;
 mod mend;
+mod raw;
 mod requester;
 mod responder;
 mod retry;
@@ -27,10 +28,12 @@ pub(crate) use responder::Responder;
 use crate::hca::ctx::{Ctx, Turn};
 use crate::hca::ports::Lookup;
 use crate::hca::timer::{TimerState, Timers};
+use crate::limits::IEQ_HOLD_NS;
 use crate::mem::Access;
 use crate::num::{PdId, Pkey, Psn, Qkey, Qpn, XrcdId};
 use crate::obj::ah::AddressVector;
 use crate::obj::table::Slot;
+use crate::puda::ieq::Captured;
 use crate::puda::reorder::Reorder;
 use crate::ring::{RqConsumer, SqConsumer};
 use crate::time::Instant;
@@ -128,6 +131,16 @@ pub(crate) struct Ident {
     pub(crate) xrcd: Option<XrcdId>,
     /// What the driver wants to see in CQEs and AEQEs.
     pub(crate) cookie: u64,
+    /// A privileged queue of the driver's: packets stand in memory whole, from the base header on.
+    /// [E810 8]
+    pub(crate) raw: bool,
+}
+
+impl Ident {
+    /// The exception queue: what is sent there comes back to this device.
+    pub(crate) fn is_ieq(&self) -> bool {
+        self.raw && self.qpn == Qpn::IEQ
+    }
 }
 
 /// One queue pair.
@@ -152,6 +165,8 @@ pub(crate) struct Qp {
     pub(crate) established: bool,
     /// Packets that came ahead of their turn; made when the first one does.
     pub(crate) early: Option<Box<Reorder>>,
+    /// Packets of this queue pair are in the driver's hands.
+    pub(crate) captured: Option<Captured>,
 }
 
 impl Qp {
@@ -166,7 +181,10 @@ impl Qp {
     /// When this queue pair wants to be called.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let early = self.early.as_ref().and_then(|early| early.deadline);
-        [self.req.deadline(), self.rsp.replies.ack.by(), early]
+        let held = self
+            .captured
+            .map(|captured| captured.since.after(IEQ_HOLD_NS));
+        [self.req.deadline(), self.rsp.replies.ack.by(), early, held]
             .into_iter()
             .flatten()
             .min()

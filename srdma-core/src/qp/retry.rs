@@ -186,6 +186,7 @@ impl Qp {
         if self.rsp.replies.ack.take_late(ctx.now) && self.can_receive() {
             self.ack_due(ctx);
         }
+        self.expire_captured(ctx);
         if self.req.rtt.probe_at.is_some_and(|at| at <= ctx.now) {
             self.probe(ctx);
         }

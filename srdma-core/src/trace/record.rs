@@ -64,6 +64,8 @@ open_enum! {
         UNSENT = 24,
         /// Records were lost for want of room: count.
         LOST = 25,
+        /// The last packet of this device left the fast path; bytes: the counter that moved.
+        EXCEPTION = 26,
     }
 }
 

@@ -154,6 +154,7 @@ pub fn show(record: &Record<'_>) -> Shown {
         Kind::OUT => show_packet::show("out", record),
         Kind::FAULT_IN => show_packet::show("fault-in", record),
         Kind::FAULT_OUT => show_packet::show("fault-out", record),
+        Kind::EXCEPTION => Shown::new("exception").with("to", text_of(record)),
         Kind::DROPPED => Shown::new("dropped").with("cause", text_of(record)),
         Kind::INJECTED => Shown::new("injected").with("fault", text_of(record)),
         Kind::EVENT => Shown::new("event").with("cq", record.word(0)),

@@ -20,6 +20,7 @@ mod mend;
 mod mw;
 mod paged;
 mod ports;
+mod puda;
 mod rc_atomic;
 mod rc_local;
 mod rc_loss;

@@ -225,6 +225,11 @@ impl WqeBuf {
         Ok(())
     }
 
+    /// The SEND just built is one of a privileged queue: `dwords` of headers come first in memory.
+    pub fn set_l4_len(&mut self, dwords: u8) {
+        self.words[HEADER] = self.header().with_l4_len(dwords).bits();
+    }
+
     /// SEND of bytes in the WQE.
     pub fn send_inline(&mut self, wr: &SendWr, bytes: &[u8]) -> Result<(), WqeError> {
         self.inline(wr.header(), wr.imm, bytes)?;

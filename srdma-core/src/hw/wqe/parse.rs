@@ -95,6 +95,8 @@ pub struct SqCmd {
     pub remote_addr: u64,
     /// WRITE, READ, atomics: remote key. Stale otherwise.
     pub rkey: Rkey,
+    /// SEND: dwords of headers in front of the payload, on a privileged queue. Stale otherwise.
+    pub l4_len: u8,
     /// SEND: target of a datagram (meaningless bits on a connected QP). Stale otherwise.
     pub ud: UdTarget,
     /// Local memory, padding dropped. Empty for inline data.
@@ -131,6 +133,7 @@ impl SqCmd {
             local_stag: 0,
             remote_addr: 0,
             rkey: Rkey(0),
+            l4_len: 0,
             ud: UdTarget {
                 ah: crate::num::AhId(0),
                 qkey: crate::num::Qkey(0),
@@ -189,6 +192,7 @@ impl SqCmd {
         match self.op {
             SqOp::SEND | SqOp::SEND_SOL | SqOp::SEND_INV | SqOp::SEND_SOL_INV => {
                 let word = UdWord::from_bits(word2);
+                self.l4_len = header.l4_len();
                 self.ud = UdTarget {
                     ah: header.ah(),
                     qkey: word.qkey(),

@@ -34,8 +34,10 @@ impl Qp {
     #[cold]
     pub(super) fn on_early(&mut self, ctx: &mut Ctx<'_>, packet: &Packet<'_>, ahead: u32) {
         ctx.counters.out_of_seq_request += 1;
+        ctx.counters.ieq_total += 1;
         // The peer is told to wait; whatever is behind that will come again.
         if self.rsp.rnr_pending {
+            ctx.counters.ieq_dropped += 1;
             return;
         }
         self.rsp.unsettled = true;
@@ -49,6 +51,11 @@ impl Qp {
                 return;
             }
         }
+        if ctx.ieq.captures() {
+            self.capture_early(ctx, packet.psn(), ahead);
+        } else if !ctx.ieq.keeps() {
+            ctx.counters.ieq_dropped += 1;
+        }
         let repeat = self
             .rsp
             .nak_sent
@@ -58,7 +65,7 @@ impl Qp {
         }
     }
 
-    fn tell_hole(&mut self, ctx: &mut Ctx<'_>) {
+    pub(super) fn tell_hole(&mut self, ctx: &mut Ctx<'_>) {
         self.rsp.nak_sent = Some(ctx.now);
         self.nak(ctx, self.rsp.epsn, Syndrome::Nak(NakCode::PSN_SEQUENCE));
     }
@@ -109,12 +116,13 @@ impl Qp {
     /// The expected packet is here: what was said and noted of its absence is settled.
     // rule: roce-106
     #[cold]
-    pub(super) fn settle(&mut self, ctx: &Ctx<'_>, psn: Psn) {
+    pub(super) fn settle(&mut self, ctx: &mut Ctx<'_>, psn: Psn) {
         self.rsp.rnr_pending = false;
         self.rsp.unsettled = false;
         // A NAK that has not left would only have the packet sent again.
         self.rsp.replies.forget_nak();
         let told = self.rsp.nak_sent.take();
+        self.note_moved(ctx);
         if let Some(early) = self.early.as_mut()
             && let Some(since) = early.hole_since()
         {
@@ -186,5 +194,6 @@ impl Qp {
         if let Some(early) = self.early.as_mut() {
             early.discard(ctx.ieq, ctx.counters);
         }
+        self.forget_captured(ctx);
     }
 }

@@ -10,6 +10,7 @@
 //! [RoCEv2 3]
 
 mod ack;
+mod captured;
 mod early;
 mod execute;
 mod recv;

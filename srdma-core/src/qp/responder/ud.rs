@@ -18,7 +18,7 @@ use crate::wire::Packet;
 use std::net::IpAddr;
 
 /// Bytes in front of the payload.
-const GRH: usize = 40;
+pub(super) const GRH: usize = 40;
 
 impl Qp {
     /// A datagram for this queue pair, Q_Key already checked.
@@ -60,7 +60,12 @@ impl Qp {
         if !self.rsp.recv.taken {
             self.take_recv(ctx)?;
         }
-        let payload = packet.payload();
+        // rule: puda-2
+        let payload = if self.id.raw {
+            packet.bytes()
+        } else {
+            packet.payload()
+        };
         let len = GRH + payload.len();
         // rule: e810-30
         if len as u64 > self.rsp.recv.room {
@@ -90,7 +95,7 @@ impl Qp {
 /// The network header as it came, as far as a socket can tell.
 // rule: roce-123
 // rule: roce-124
-fn network_header(meta: &RxMeta, datagram: usize, ip_id: u16) -> [u8; GRH] {
+pub(super) fn network_header(meta: &RxMeta, datagram: usize, ip_id: u16) -> [u8; GRH] {
     let mut area = [0u8; GRH];
     match (meta.source.ip(), meta.local) {
         (IpAddr::V4(source), IpAddr::V4(target)) => {
