@@ -71,6 +71,7 @@
 //! | `cq`, `cq_arm`, `cq_life`, `channel`, `wc`, `async_event` | completions and events |
 //! | `managed_cq` | a closure for each completion, and a pool of queues |
 //! | `qp_build`, `qp`, `qp_modify`, `qp_attr`, `endpoint`, `srq` | queue pairs |
+//! | `mad` | management datagrams |
 //! | `post`, `wr`, `post_any`, `post_recv` | posting |
 //! | `driver` | rings, numbers, control commands, event queues |
 
@@ -94,6 +95,7 @@ mod dm;
 mod driver;
 mod endpoint;
 mod error;
+mod mad;
 mod managed_cq;
 mod mr;
 mod mw;
@@ -127,8 +129,10 @@ pub use device::{
 };
 pub use dm::{Dm, MAX_DM_BYTES};
 pub use driver::alloc::{RingAlloc, RingBlock};
+pub use driver::puda::{Exception, PudaKind, PudaStats};
 pub use endpoint::QpEndpoint;
 pub use error::{Arg, Error, Reason, Result};
+pub use mad::{MAD_BYTES, Mad, MadAgent, MadHandler, MadSender};
 pub use managed_cq::{
     BUDGET_SOFTIRQ, BUDGET_WORKQUEUE, CqPool, CqStats, MIN_POOL_CQE, ManagedCq, ManagedCqBuilder,
     POLL_BATCH, POLL_BATCH_DIRECT, PollContext, PooledCq, WrCqe,

@@ -311,8 +311,17 @@ impl QpInner {
         if let Some(srq) = &self.srq {
             srq.remove_user();
         }
-        driver.ids.qp.give(qpn.value());
+        self.give_number();
         Ok(())
+    }
+
+    /// The number is free again.
+    pub(crate) fn give_number(&self) {
+        if self.shared.qp_type == QpType::Gsi {
+            self.driver().program_leaves_gsi();
+        } else {
+            self.driver().ids.qp.give(self.shared.qpn.value());
+        }
     }
 
     /// The device writes no more completions of this queue pair.       [E810 3.7]

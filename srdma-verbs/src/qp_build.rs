@@ -219,6 +219,7 @@ impl QpBuilder<'_> {
         let (sq, rq) = rings(&mem, &layout, own_rq)?;
         let (sq_track, rq_track) = tracks(&mem, &layout)?;
         let qpn = if self.qp_type == QpType::Gsi {
+            driver.program_takes_gsi();
             Qpn::GSI
         } else {
             Qpn::new(driver.ids.qp.take(&driver.engine)?)
@@ -251,7 +252,7 @@ impl QpBuilder<'_> {
         });
         if let Err(reason) = announce(&inner) {
             inner.forget_slots();
-            driver.ids.qp.give(qpn.value());
+            inner.give_number();
             return Err(reason);
         }
         match &self.xrcd {

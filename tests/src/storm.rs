@@ -16,7 +16,7 @@ use crate::fabric::{Fabric, FabricConfig};
 use fastrand::Rng;
 use lane::Lane;
 use srdma_net::clock::{Clock, ManualClock};
-use srdma_verbs::{Completion, Context, DeviceConfig, IeqMode, Result};
+use srdma_verbs::{Completion, Context, DeviceConfig, IeqMode, PudaKind, Result};
 use std::net::{IpAddr, SocketAddr};
 
 /// What kind of storm.
@@ -45,6 +45,10 @@ pub struct StormReport {
     pub packets: u64,
     /// Times that a requester went back.
     pub retries: u64,
+    /// Requests that came ahead of their turn.
+    pub ahead: u64,
+    /// Of those, handed to the driver.
+    pub captured: u64,
 }
 
 /// Two devices, their network, and the lanes between them.
@@ -195,11 +199,35 @@ impl World {
         for lane in &self.lanes {
             self.report.bytes += lane.check_region()?;
         }
-        for counters in [self.a.counters(), self.b.counters()] {
+        for device in [&self.a, &self.b] {
+            check_exceptions(device);
+            let counters = device.counters();
             self.report.packets += counters.sent_pkts;
             self.report.retries +=
                 counters.completer_retry_err + counters.ack_timeouts + counters.implied_nak;
+            self.report.ahead += counters.ieq_total;
+            self.report.captured += counters.ieq_captured;
         }
         Ok(())
     }
+}
+
+/// Every packet that came ahead of its turn is in one place, and every buffer too. [E810 8.6.6]
+///
+/// # Panics
+///
+/// If it is not.
+pub fn check_exceptions(device: &Context) {
+    let c = device.counters();
+    let placed = c.ieq_dropped + c.ieq_out_of_order + c.ieq_captured;
+    let refused = c.ieq_dup_held + c.ieq_bad_seq_num + c.ieq_no_rx_bufs;
+    assert_eq!(c.ieq_total, placed + refused, "{c:?}");
+    let ended = c.ieq_reinjected + c.ieq_discarded;
+    assert!(c.ieq_out_of_order + c.ieq_returned >= ended, "{c:?}");
+    let puda = device.puda_stats(PudaKind::Ieq);
+    let buffers = puda.available + puda.posted + puda.sending + puda.held;
+    assert_eq!(puda.total, buffers, "{puda:?}");
+    let ended = puda.returned + puda.discarded + puda.dup_held + puda.no_room + puda.stale;
+    assert_eq!(puda.captured, ended + puda.held, "{puda:?}");
+    assert_eq!(puda.bad_qp_id + puda.rcvd_pkt_err, 0, "{puda:?}");
 }

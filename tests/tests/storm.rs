@@ -13,11 +13,12 @@ use srdma_verbs::IeqMode;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Who keeps packets out of order: both, nobody, one of them.
-const MODES: [[IeqMode; 2]; 4] = [
+const MODES: [[IeqMode; 2]; 5] = [
     [IeqMode::Reorder; 2],
     [IeqMode::Off; 2],
     [IeqMode::Reorder, IeqMode::Off],
     [IeqMode::Capture, IeqMode::Reorder],
+    [IeqMode::Capture; 2],
 ];
 
 fn setting(name: &str, default: u64) -> u64 {

@@ -96,6 +96,9 @@ pub(crate) struct Captured {
     pub(crate) top: Psn,
     /// How long the present hole is known.
     pub(crate) since: Instant,
+    /// The driver was told that the expectation moved, and has not said what it has: the hole is
+    /// none before it does.
+    pub(crate) asked: bool,
 }
 
 /// The packet at hand is an exception.

@@ -110,6 +110,11 @@ impl RingMem {
         self.buf.addr() + offset as u64
     }
 
+    /// All of it, for a region.
+    pub(crate) fn range(&self) -> HostRange {
+        self.buf.range()
+    }
+
     /// `len` bytes from `offset` on as words; both multiples of eight.
     pub(crate) fn words(
         &self,

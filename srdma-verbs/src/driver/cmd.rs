@@ -13,12 +13,13 @@ use super::alloc::RingMem;
 use super::engine::{Doorbell, Engine};
 use super::ids::lock;
 use crate::error::Reason;
-use srdma_core::hw::cqp::{CqCmd, FlushWqes};
+use srdma_core::hw::cqp::{CqCmd, CreateAh, FlushWqes};
 use srdma_core::hw::shadow::SHADOW_WORDS;
 use srdma_core::hw::{CqpCmd, CqpCompletion, FlushCode};
-use srdma_core::num::{CeqId, CqId, Qpn};
+use srdma_core::num::{AhId, CeqId, CqId, Qpn};
 use srdma_core::ring::{CqConsumer, CqShadow, CqpWqe, Producer};
 use srdma_core::trace;
+use std::collections::VecDeque;
 use std::sync::{Mutex, TryLockError};
 
 /// Commands that fit the CQP.
@@ -36,7 +37,18 @@ const PATIENCE: u32 = 10_000;
 #[derive(Debug)]
 pub(crate) struct Cqp {
     queue: Mutex<Queue>,
-    later: Mutex<Vec<Qpn>>,
+    later: Mutex<VecDeque<Later>>,
+}
+
+/// A command that an event handler wants executed.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Later {
+    /// Flushes the receive queue of a failed queue pair.
+    Flush(Qpn),
+    /// Makes an address handle of the local queue.
+    CreateAh(CreateAh),
+    /// Takes one back.
+    DestroyAh(AhId),
 }
 
 #[derive(Debug)]
@@ -144,7 +156,13 @@ impl Driver {
     /// Flushes the receive queue of a failed queue pair as soon as the control queue is free. For
     /// event handlers.
     pub(crate) fn flush_later(&self, qpn: Qpn) {
-        lock(&self.cqp.later).push(qpn);
+        self.exec_later(Later::Flush(qpn));
+    }
+
+    /// Executes a command as soon as the control queue is free. Not under a lock that event handlers
+    /// take: it may be executed here and now.
+    pub(crate) fn exec_later(&self, what: Later) {
+        lock(&self.cqp.later).push_back(what);
         self.run_later();
     }
 
@@ -164,11 +182,25 @@ impl Driver {
                 Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
                 Err(TryLockError::WouldBlock) => return,
             };
-            let Some(qpn) = lock(&self.cqp.later).pop() else {
+            let Some(what) = lock(&self.cqp.later).pop_front() else {
                 return;
             };
+            let cmd = match what {
+                Later::Flush(qpn) => flush_cmd(qpn),
+                Later::CreateAh(cmd) => CqpCmd::CreateAh(cmd),
+                Later::DestroyAh(id) => CqpCmd::DestroyAh(id),
+            };
             // A queue pair that left the error state meanwhile has nothing to flush.
-            let _ = queue.run(&self.engine, &flush_cmd(qpn));
+            let done = queue.run(&self.engine, &cmd).is_ok();
+            drop(queue);
+            match what {
+                Later::Flush(_) => {}
+                Later::CreateAh(cmd) => {
+                    self.puda.ilq.ah_made(cmd.id, done);
+                    self.engine.drive_posted();
+                }
+                Later::DestroyAh(id) => self.ids.ah.give(id.value()),
+            }
         }
     }
 }

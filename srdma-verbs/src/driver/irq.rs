@@ -13,6 +13,7 @@ use super::Driver;
 use super::alloc::RingMem;
 use super::engine::Doorbell;
 use super::ids::lock;
+use super::puda::PudaKind;
 use super::shared::{CqShared, QpShared, SrqShared, qpn_of};
 use crate::async_event::{AsyncKind, AsyncRecord, Subject};
 use crate::context::ContextInner;
@@ -114,7 +115,8 @@ impl Irq {
 
 impl Driver {
     /// Handler of the vector of completion event queue `index`.
-    pub(crate) fn on_ceq(&self, index: usize, vector: MsixVector) {
+    pub(crate) fn on_ceq(self: &Arc<Self>, index: usize, vector: MsixVector) {
+        let mut puda = Vec::new();
         if let Some(ceq) = self.irq.ceqs.get(index) {
             let mut ceq = lock(ceq);
             while let Some(entry) = ceq.pop() {
@@ -128,12 +130,18 @@ impl Driver {
                     if let Some(handler) = &cq.handler {
                         handler.0();
                     }
+                } else if let Some(kind) = PudaKind::of_cookie(entry.cookie) {
+                    self.engine.ring(Doorbell::CqAck(kind.cq()));
+                    puda.push(kind);
                 } else if entry.cookie == super::cmd::CCQ_COOKIE {
                     self.engine.ring(Doorbell::CqAck(super::cmd::CCQ));
                 }
             }
         }
         self.engine.ring(Doorbell::Irq(vector));
+        for kind in puda {
+            self.on_puda(kind);
+        }
     }
 
     /// Handler of the vector of the asynchronous event queue.

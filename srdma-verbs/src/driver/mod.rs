@@ -6,6 +6,7 @@
 //! qpns    numbers of queue pairs
 //! cmd     control commands (CQP, CCQ)        fifo     event queues of programs
 //! irq     CEQ and AEQ handlers               shared   what handlers may hold
+//! puda    queues of the driver's own
 //! ```
 //!
 //! Bring-up: CQP, CEQ 0, CCQ, further CEQs, AEQ, vectors; teardown the other way round. [E810 7.4]
@@ -18,6 +19,7 @@ pub(crate) mod fifo;
 pub(crate) mod ids;
 pub(crate) mod irq;
 pub(crate) mod mcast;
+pub(crate) mod puda;
 pub(crate) mod qpns;
 pub(crate) mod reap;
 pub(crate) mod shared;
@@ -35,6 +37,7 @@ use engine::{Engine, EngineConfig};
 use ids::{IdPool, random};
 use irq::{AEQ_ENTRIES, CEQ_ENTRIES, Irq, MAX_CQ};
 use mcast::Groups;
+use puda::Puda;
 use qpns::Qpns;
 use srdma_core::hw::CqpCmd;
 use srdma_core::hw::cqp::{CreateAeq, CreateCeq};
@@ -88,6 +91,7 @@ pub(crate) struct Driver {
     pub(crate) ids: Ids,
     pub(crate) irq: Irq,
     pub(crate) groups: Mutex<Groups>,
+    pub(crate) puda: Puda,
     pub(crate) xrc_files: XrcFiles,
     /// Addresses that it was opened with, by GID index.
     pub(crate) addrs: Vec<IpAddr>,
@@ -139,6 +143,7 @@ impl Driver {
             ids,
             irq,
             groups: Mutex::default(),
+            puda: Puda::default(),
             xrc_files: XrcFiles::default(),
             addrs,
             guid,
@@ -147,7 +152,7 @@ impl Driver {
             dm_used: Mutex::new(0),
             crews: Crews::default(),
             vectors,
-            cookies: AtomicU64::new(cmd::CCQ_COOKIE + 2),
+            cookies: AtomicU64::new(puda::FIRST_FREE_COOKIE),
         });
         driver.bring_up(&event_cmds)?;
         Ok(driver)
@@ -166,6 +171,7 @@ impl Driver {
             let shared = self.vectors == 1;
             let handler = Arc::new(move || {
                 let Some(driver) = weak.upgrade() else { return };
+                let driver: &Arc<Self> = &driver;
                 match vector.0 {
                     0 if shared => {
                         driver.drain_aeq();
@@ -179,7 +185,7 @@ impl Driver {
             self.engine.with(|hca| hca.enable_vector(vector));
         }
         self.cqp.arm_ccq(&self.engine);
-        Ok(())
+        self.start_ieq()
     }
 
     /// Completion vectors that a CQ can ask for.
@@ -237,6 +243,7 @@ impl Driver {
 
 impl Drop for Driver {
     fn drop(&mut self) {
+        self.stop_puda();
         // What a refusal here means is that the device is gone already.
         let _ = self.exec(&CqpCmd::DestroyAeq);
         for ceq in (0..self.comp_vectors()).rev() {

@@ -1,7 +1,7 @@
 //! Queue pair numbers: a block of 4,096, and more blocks as they are needed.
 //!
 //! ```text
-//! alone on its addresses      2 ………………………… 0xfffffe      as for any other number
+//! alone on its addresses      3 ………………………… 0xfffffe      as for any other number
 //! beside other processes      [block] [block] …           taken from the registry, in turn
 //! ```
 //!
@@ -32,8 +32,9 @@ impl Qpns {
     pub(crate) fn new(engine: &Engine) -> Self {
         let own = engine.own_qpns();
         let grows = own.is_some();
-        // 0 is no QP, 1 the GSI QP, 0xffffff the multicast target.     [E810 1.7]
-        let first = own.unwrap_or(2..=0xff_fffe);
+        // 0 is no QP, 1 the GSI QP or the driver's local queue, 2 its exception queue, 0xffffff the
+        // multicast target.                                            [E810 1.7]
+        let first = own.unwrap_or(3..=0xff_fffe);
         Self(Mutex::new(State {
             blocks: vec![pool(&first)],
             next: 0,

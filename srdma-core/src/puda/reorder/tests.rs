@@ -14,7 +14,7 @@ impl Rig {
     fn new() -> Self {
         Self {
             list: Reorder::default(),
-            ieq: Ieq::new(IeqMode::Reorder, 200_000),
+            ieq: Ieq::new(IeqMode::Reorder, 200_000, 0),
             counters: Counters::default(),
         }
     }

@@ -25,16 +25,19 @@ use crate::wire::Packet;
 
 impl Qp {
     /// A request ahead of its turn goes to the driver, unless it is too far ahead.
+    ///
+    /// True if it is known already whether the expected packet is missing.
     // rule: ieq-13
-    pub(super) fn capture_early(&mut self, ctx: &mut Ctx<'_>, psn: Psn, ahead: u32) {
+    pub(super) fn capture_early(&mut self, ctx: &mut Ctx<'_>, psn: Psn, ahead: u32) -> bool {
         if ahead > IEQ_WINDOW {
             ctx.counters.ieq_bad_seq_num += 1;
-            return;
+            return true;
         }
         let captured = self.captured.get_or_insert_with(|| Captured {
             epoch: ctx.ieq.next_epoch(),
             top: psn,
             since: ctx.now,
+            asked: false,
         });
         if psn.since(captured.top) > 0 {
             captured.top = psn;
@@ -45,12 +48,14 @@ impl Qp {
             psn,
             epoch: captured.epoch,
         });
+        !captured.asked
     }
 
     /// The expected packet is here: what the driver holds may follow it.
     pub(super) fn note_moved(&mut self, ctx: &mut Ctx<'_>) {
         if let Some(captured) = self.captured.as_mut() {
             captured.since = ctx.now;
+            captured.asked = true;
             self.rsp.unsettled = true;
             ctx.ieq.note_moved(self.id.slot);
         }
@@ -85,7 +90,11 @@ impl Qp {
     // rule: ieq-14
     pub(crate) fn on_returned(&mut self, ctx: &mut Ctx<'_>, epoch: u32, bytes: &[u8]) -> bool {
         let alive = matches!(self.state, QpState::Rtr | QpState::Rts | QpState::Sqd);
-        let ours = alive && self.captured.is_some_and(|held| held.epoch == epoch);
+        let captured = self.captured.as_mut().filter(|held| held.epoch == epoch);
+        let ours = alive && captured.is_some();
+        if let Some(captured) = captured {
+            captured.asked = false;
+        }
         if bytes.is_empty() {
             // rule: ieq-5
             if ours && self.rsp.nak_sent.is_none() && !self.rsp.rnr_pending {
@@ -120,6 +129,9 @@ impl Qp {
         self.ack_due(ctx);
         if self.rsp.epsn.since(captured.top) > 0 {
             self.forget_captured(ctx);
+        } else {
+            // What follows may have come to the driver meanwhile.
+            self.note_moved(ctx);
         }
     }
 

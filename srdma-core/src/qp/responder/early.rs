@@ -52,7 +52,9 @@ impl Qp {
             }
         }
         if ctx.ieq.captures() {
-            self.capture_early(ctx, packet.psn(), ahead);
+            if !self.capture_early(ctx, packet.psn(), ahead) {
+                return;
+            }
         } else if !ctx.ieq.keeps() {
             ctx.counters.ieq_dropped += 1;
         }

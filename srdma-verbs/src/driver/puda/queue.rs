@@ -1,0 +1,440 @@
+//! One privileged queue: a raw queue pair of the driver's with its completion queue and buffers.
+//!
+//! ```text
+//!            ┌─ replenish ◄── pool ◄──────────────┐
+//! RQ ◄───────┘                  │                  │ put
+//! CQ ─► next ─► Received(buf) ──┼─► who holds it ──┤
+//!                               ▼                  │
+//! send ─► pending (FIFO, no room) ─► SQ ─► CQ ─► Sent
+//! ```
+//!
+//! Nothing here drives the device: what is posted is rung for, and the pass that follows sees it.
+//! So a queue may be used inside event handlers, under its lock.       [E810 8.2 – 8.4]
+
+use super::super::Driver;
+use super::super::alloc::RingMem;
+use super::super::engine::{Doorbell, Engine};
+use super::pool::{Buf, Pool};
+use crate::error::Reason;
+use srdma_core::hw::cqp::{CqCmd, QpCmd};
+use srdma_core::hw::wqe::{SendWr, UdTarget, WqeBuf, WrFlags};
+use srdma_core::hw::{CqeInfo, CqpCmd, HwQpState, HwQpType, QpContext};
+use srdma_core::num::{AhId, CeqId, CqId, PdId, Pkey, Qkey, Qpn};
+use srdma_core::qp::attr::{AttrMask, QpState, QpType, transition};
+use srdma_core::ring::{CqConsumer, CqShadow, RingFault, RqProducer, SqProducer};
+use srdma_core::trace;
+use std::collections::VecDeque;
+
+/// What a queue is made as.                                           [E810 8.1]
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Shape {
+    /// Number of the queue pair; completion queue and domain have the same.
+    pub(super) number: u32,
+    /// What completion events carry.
+    pub(super) cookie: u64,
+    pub(super) qp_type: QpType,
+    pub(super) qkey: Qkey,
+    pub(super) sq_quanta: u32,
+    pub(super) rq_wqes: u32,
+    /// Buffers and bytes of each.
+    pub(super) bufs: (u32, u32),
+}
+
+impl Shape {
+    const fn qpn(&self) -> Qpn {
+        Qpn::new(self.number)
+    }
+
+    const fn cq(&self) -> CqId {
+        CqId(self.number)
+    }
+
+    /// The domain of everything that the queue uses.
+    pub(super) const fn pd(&self) -> PdId {
+        PdId(self.number)
+    }
+
+    /// Every receive may take two slots, every send one.
+    const fn cq_size(&self) -> u32 {
+        2 * self.rq_wqes + self.sq_quanta
+    }
+}
+
+/// Something to be sent.
+#[derive(Debug)]
+pub(super) struct Outgoing {
+    /// `None` for an empty message.
+    pub(super) buf: Option<Buf>,
+    /// Where in the buffer, and how much.
+    pub(super) at: usize,
+    pub(super) len: u32,
+    pub(super) ah: AhId,
+    pub(super) dest: Qpn,
+    pub(super) qkey: Qkey,
+    /// Dwords of headers in front.
+    pub(super) l4_len: u8,
+}
+
+/// What a completion meant.
+#[derive(Debug)]
+pub(super) enum Done {
+    /// A message, and the buffer that it is in: the caller's from here on.
+    Received(Buf, CqeInfo),
+    /// Sent: the handle is free of it.
+    Sent(AhId),
+    /// The queue has failed; every buffer is back.
+    Failed,
+}
+
+/// What a queue counts.                                               [E810 8.4]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct QueueStats {
+    pub(super) received: u64,
+    pub(super) sent: u64,
+    /// Sends that had to wait for room.
+    pub(super) queued: u64,
+    /// Completions of another queue pair.
+    pub(super) bad_qp_id: u64,
+    pub(super) failed: u64,
+}
+
+/// A privileged queue.
+#[derive(Debug)]
+pub(super) struct Queue {
+    shape: Shape,
+    engine: Engine,
+    cq: CqConsumer,
+    sq: SqProducer,
+    rq: RqProducer,
+    pub(super) pool: Pool,
+    /// Buffers in the receive queue, in its order.
+    posted: VecDeque<Buf>,
+    /// Sends in the send queue: their indices, buffers and handles.
+    sending: VecDeque<(u32, Option<Buf>, AhId)>,
+    pending: VecDeque<Outgoing>,
+    /// How many of them were counted as waiting.
+    waited: usize,
+    wqe: WqeBuf,
+    alive: bool,
+    pub(super) stats: QueueStats,
+    _mem: RingMem,
+}
+
+/// Where everything lies in the queue's memory.
+struct Places {
+    rq: usize,
+    cq: usize,
+    cq_shadow: usize,
+    shadow: usize,
+    ctx: usize,
+    len: usize,
+}
+
+impl Places {
+    const fn of(shape: &Shape) -> Self {
+        let rq = shape.sq_quanta as usize * 32;
+        let cq = rq + shape.rq_wqes as usize * 32;
+        let cq_shadow = (cq + shape.cq_size() as usize * 32).next_multiple_of(256);
+        Self {
+            rq,
+            cq,
+            cq_shadow,
+            shadow: cq_shadow + 128,
+            ctx: cq_shadow + 256,
+            len: cq_shadow + 512,
+        }
+    }
+}
+
+const fn bad_ring(_: RingFault) -> Reason {
+    Reason::Exhausted
+}
+
+impl Queue {
+    /// Makes the queue and brings it to life, all its receives posted. What was made before a
+    /// failure is taken back.
+    pub(super) fn create(driver: &Driver, shape: Shape) -> Result<Self, Reason> {
+        let places = Places::of(&shape);
+        let mem = RingMem::new(&driver.engine, places.len)?;
+        let words = |at, len| mem.words(at, len);
+        let sq_words = words(0, places.rq)?;
+        let sq = SqProducer::new(sq_words, shape.sq_quanta).map_err(bad_ring)?;
+        let rq_words = words(places.rq, places.cq - places.rq)?;
+        let rq = RqProducer::new(rq_words, shape.rq_wqes, 0).map_err(bad_ring)?;
+        let shadow = CqShadow::new(words(places.cq_shadow, 64)?).map_err(bad_ring)?;
+        let cq_words = words(places.cq, shape.cq_size() as usize * 32)?;
+        let cq = CqConsumer::new(cq_words, shape.cq_size(), false, shadow).map_err(bad_ring)?;
+        let pool = Pool::create(driver, shape.pd(), shape.bufs)?;
+        let made = make(driver, &shape, &mem, &places);
+        if let Err(reason) = made {
+            pool.destroy(driver);
+            return Err(reason);
+        }
+        let mut queue = Self {
+            shape,
+            engine: driver.engine.clone(),
+            cq,
+            sq,
+            rq,
+            pool,
+            posted: VecDeque::with_capacity(shape.rq_wqes as usize),
+            sending: VecDeque::new(),
+            pending: VecDeque::new(),
+            waited: 0,
+            wqe: WqeBuf::new(),
+            alive: true,
+            stats: QueueStats::default(),
+            _mem: mem,
+        };
+        queue.replenish();
+        queue.arm();
+        Ok(queue)
+    }
+
+    /// Takes everything back. Not inside an event handler: commands are executed.
+    pub(super) fn destroy(self, driver: &Driver) {
+        // Refused only by a device that is gone.
+        let _ = driver.exec(&CqpCmd::DestroyQp(self.shape.qpn()));
+        let _ = driver.exec(&CqpCmd::DestroyCq(self.shape.cq()));
+        self.pool.destroy(driver);
+    }
+
+    /// Posts as many receives as there are buffers for.               [E810 8.2]
+    pub(super) fn replenish(&mut self) {
+        let size = self.pool.size();
+        while self.alive && self.rq.free() > 0 {
+            let Some(buf) = self.pool.take() else { break };
+            let sge = self.pool.sge(&buf, 0, size);
+            // One fragment always fits, and there is room.
+            if self.wqe.recv(&[sge], None).is_err() || self.rq.stage(&self.wqe).is_err() {
+                self.pool.put(buf);
+                break;
+            }
+            self.posted.push_back(buf);
+        }
+        self.rq.commit();
+    }
+
+    /// Asks for an event at the next completion.
+    pub(super) fn arm(&self) {
+        let shadow = self.cq.shadow();
+        shadow.arm_control();
+        trace::arm(self.shape.cq(), shadow.arm_word().bits());
+        self.engine.ring(Doorbell::Cq(self.shape.cq()));
+    }
+
+    /// What the next completion means; `None` if there is none.      [E810 8.3]
+    // rule: puda-1
+    pub(super) fn next(&mut self) -> Option<Done> {
+        loop {
+            let cqe = self.cq.peek()?;
+            self.cq.advance(cqe.extended());
+            if cqe.qpn != self.shape.qpn() {
+                self.stats.bad_qp_id += 1;
+                continue;
+            }
+            if cqe.error.is_some() {
+                self.fail();
+                return Some(Done::Failed);
+            }
+            if cqe.sq {
+                let Some((index, buf, ah)) = self.sending.pop_front() else {
+                    self.stats.bad_qp_id += 1;
+                    continue;
+                };
+                debug_assert_eq!(index & 0x7fff, u32::from(cqe.wqe_index), "in order");
+                self.sq.release_to(index.wrapping_add(1));
+                if let Some(buf) = buf {
+                    self.pool.put(buf);
+                }
+                self.stats.sent += 1;
+                return Some(Done::Sent(ah));
+            }
+            let Some(buf) = self.posted.pop_front() else {
+                self.stats.bad_qp_id += 1;
+                continue;
+            };
+            self.rq.release_to(u32::from(cqe.wqe_index) + 1);
+            self.stats.received += 1;
+            return Some(Done::Received(buf, cqe));
+        }
+    }
+
+    /// The device gave the queue up: what is posted comes back, and nothing is posted any more.
+    fn fail(&mut self) {
+        self.alive = false;
+        self.stats.failed += 1;
+        let sends = self.sending.drain(..).filter_map(|(_, buf, _)| buf);
+        let pending = self.pending.drain(..).filter_map(|out| out.buf);
+        for buf in self.posted.drain(..).chain(sends).chain(pending) {
+            self.pool.put(buf);
+        }
+    }
+
+    /// Lets something be sent: at once, or in its turn when there is room.
+    pub(super) fn send(&mut self, out: Outgoing) {
+        self.pending.push_back(out);
+    }
+
+    /// Posts what waits, as far as there is room and `ready` lets the first one go. Gives the
+    /// handles of those that were given up.                           [E810 8.4]
+    // rule: puda-4
+    pub(super) fn pump(&mut self, ready: impl Fn(AhId) -> Readiness) -> Vec<AhId> {
+        let mut given_up = Vec::new();
+        let mut posted = false;
+        while self.alive
+            && let Some(front) = self.pending.front()
+        {
+            match ready(front.ah) {
+                Readiness::Ready => {}
+                Readiness::Wait => break,
+                Readiness::Never => {
+                    let Some(out) = self.pending.pop_front() else {
+                        break;
+                    };
+                    given_up.push(out.ah);
+                    if let Some(buf) = out.buf {
+                        self.pool.put(buf);
+                    }
+                    continue;
+                }
+            }
+            if self.sq.free() == 0 {
+                break;
+            }
+            let Some(out) = self.pending.pop_front() else {
+                break;
+            };
+            posted |= self.post(out);
+        }
+        if posted {
+            self.sq.commit();
+            self.engine.ring(Doorbell::Sq(self.shape.qpn()));
+        }
+        let waiting = self.pending.len();
+        self.stats.queued += waiting.saturating_sub(self.waited) as u64;
+        self.waited = waiting;
+        given_up
+    }
+
+    fn post(&mut self, out: Outgoing) -> bool {
+        let wr = SendWr {
+            flags: WrFlags::SIGNALED,
+            ud: Some(UdTarget {
+                ah: out.ah,
+                qkey: out.qkey,
+                dest: out.dest,
+            }),
+            ..SendWr::default()
+        };
+        let sge = out
+            .buf
+            .as_ref()
+            .map(|buf| self.pool.sge(buf, out.at, out.len));
+        let built = self.wqe.send(&wr, sge.as_slice());
+        self.wqe.set_l4_len(out.l4_len);
+        match built.map(|()| self.sq.stage(&self.wqe)) {
+            Ok(Ok(slot)) => {
+                self.sending.push_back((slot.index, out.buf, out.ah));
+                true
+            }
+            // One fragment always fits, and there was room.
+            _ => {
+                if let Some(buf) = out.buf {
+                    self.pool.put(buf);
+                }
+                false
+            }
+        }
+    }
+
+    /// Sends that wait or are on their way.
+    pub(super) fn outgoing(&self) -> usize {
+        self.pending.len() + self.sending.len()
+    }
+
+    /// Buffers here: free, posted, on their way out.
+    pub(super) fn buffers(&self) -> (usize, usize, usize) {
+        let sends = self.sending.iter().filter(|(_, buf, _)| buf.is_some());
+        let pending = self.pending.iter().filter(|out| out.buf.is_some());
+        let out = sends.count() + pending.count();
+        (self.pool.available(), self.posted.len(), out)
+    }
+}
+
+/// Whether a send may leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Readiness {
+    Ready,
+    /// Its address handle is being made.
+    Wait,
+    /// Its address handle could not be made.
+    Never,
+}
+
+fn make(driver: &Driver, shape: &Shape, mem: &RingMem, places: &Places) -> Result<(), Reason> {
+    let size = shape.cq_size();
+    driver.exec(&CqpCmd::CreateCq(CqCmd {
+        id: shape.cq(),
+        ceq: Some(CeqId(0)),
+        cookie: shape.cookie,
+        size,
+        threshold: size / 4,
+        addr: mem.addr(places.cq),
+        shadow_addr: mem.addr(places.cq_shadow),
+        check_overflow: true,
+        wide: false,
+        timestamps: false,
+    }))?;
+    let made = make_qp(driver, shape, mem, places);
+    if made.is_err() {
+        let _ = driver.exec(&CqpCmd::DestroyCq(shape.cq()));
+    }
+    made
+}
+
+fn make_qp(driver: &Driver, shape: &Shape, mem: &RingMem, places: &Places) -> Result<(), Reason> {
+    let context = QpContext {
+        qp_type: HwQpType::UDA,
+        sq_addr: mem.addr(0),
+        sq_quanta: shape.sq_quanta,
+        rq_addr: mem.addr(places.rq),
+        rq_wqes: shape.rq_wqes,
+        rq_shift: 0,
+        send_cq: shape.cq(),
+        recv_cq: shape.cq(),
+        pd: shape.pd(),
+        completion_context: shape.cookie,
+        path_mtu: driver.max_mtu.bytes(),
+        pkey: Pkey::DEFAULT,
+        qkey: shape.qkey,
+        hop_limit: 64,
+        ..QpContext::default()
+    };
+    let words = mem.words(places.ctx, 256)?;
+    for (at, word) in context.encode().into_iter().enumerate() {
+        words.store(at, word);
+    }
+    let cmd = |next_state, mask: AttrMask| QpCmd {
+        qpn: shape.qpn(),
+        qp_type: HwQpType::UDA,
+        next_state,
+        mask: mask.with(AttrMask::STATE),
+        ctx_addr: mem.addr(places.ctx),
+        shadow_addr: mem.addr(places.shadow),
+    };
+    driver.exec(&CqpCmd::CreateQp(cmd(HwQpState::INVALID, AttrMask::NONE)))?;
+    let ladder = [
+        (QpState::Reset, QpState::Init, HwQpState::IDLE),
+        (QpState::Init, QpState::Rtr, HwQpState::RTR),
+        (QpState::Rtr, QpState::Rts, HwQpState::RTS),
+    ];
+    for (from, to, hw) in ladder {
+        let mask = transition(shape.qp_type, from, to).map_or(AttrMask::NONE, |row| row.required);
+        if let Err(reason) = driver.exec(&CqpCmd::ModifyQp(cmd(hw, mask))) {
+            let _ = driver.exec(&CqpCmd::DestroyQp(shape.qpn()));
+            return Err(reason);
+        }
+    }
+    Ok(())
+}
