@@ -5,9 +5,9 @@
 //! ```
 //!
 //! A handler runs where events are handled: on whatever thread ran the device, maybe deep inside a
-//! verbs call. So it must be short and take no lock that is held around one; it may send. A program
-//! that makes the GSI queue pair takes queue pair 1 for itself, and handlers hear nothing meanwhile.
-//! [E810 8.6.2]
+//! verbs call. So it must be short and take no lock that is held around one, nor make or drop
+//! objects; it may send. A program that makes the GSI queue pair takes queue pair 1 for itself, and
+//! handlers hear nothing meanwhile.                                    [E810 8.6.2]
 
 use crate::context::Context;
 use crate::driver::Driver;

@@ -359,7 +359,7 @@ fn programs_see_the_same_in_every_mode() {
     let seed = std::env::var("SRDMA_SEED")
         .ok()
         .and_then(|seed| seed.parse().ok());
-    for seed in seed.map_or(vec![1, 2], |seed| vec![seed]) {
+    for seed in seed.map_or_else(|| vec![1, 2], |seed| vec![seed]) {
         for mode in [IeqMode::Off, IeqMode::Reorder, IeqMode::Capture] {
             let network = FabricConfig {
                 loss: 0.03,

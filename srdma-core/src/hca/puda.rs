@@ -6,8 +6,8 @@
 //! doorbell ─► SQ of the queue ─► the queue pair that a packet is for
 //! ```
 //!
-//! What it does not do: decide what is an exception (`qp/responder`, `hca/rx.rs`), or keep anything.
-//! [E810 8.6]
+//! What it does not do: decide what is an exception (`qp/responder`, `hca/rx.rs`), or keep
+//! anything.                                                           [E810 8.6]
 
 use super::Hca;
 use crate::hw::aeqe::{AeCode, AeSource};

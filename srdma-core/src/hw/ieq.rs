@@ -8,8 +8,9 @@
 //! +64   the packet, from the base header to the ICRC; nothing where there is no packet
 //! ```
 //!
-//! The epoch is the generation of the queue pair's expectation: what is given back with another one
-//! is refused, so that nothing held survives a reset, a new receive PSN or a refusal.   [E810 8.6.4]
+//! The epoch is the generation of the queue pair's expectation: what is given back with another
+//! one is refused, so that nothing held survives a reset, a new receive PSN or a refusal.
+//! [E810 8.6.4]
 
 use crate::num::{Psn, Qpn};
 use crate::time::Instant;

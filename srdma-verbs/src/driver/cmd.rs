@@ -159,8 +159,8 @@ impl Driver {
         self.exec_later(Later::Flush(qpn));
     }
 
-    /// Executes a command as soon as the control queue is free. Not under a lock that event handlers
-    /// take: it may be executed here and now.
+    /// Executes a command as soon as the control queue is free. Not under a lock that event
+    /// handlers take: it may be executed here and now.
     pub(crate) fn exec_later(&self, what: Later) {
         lock(&self.cqp.later).push_back(what);
         self.run_later();

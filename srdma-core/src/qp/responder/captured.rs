@@ -85,8 +85,8 @@ impl Qp {
         }
     }
 
-    /// The driver gives a packet back, of an epoch that it had; without a packet it says that it has
-    /// nothing for the expected PSN. True if a packet was served.
+    /// The driver gives a packet back, of an epoch that it had; without a packet it says that it
+    /// has nothing for the expected PSN. True if a packet was served.
     // rule: ieq-14
     pub(crate) fn on_returned(&mut self, ctx: &mut Ctx<'_>, epoch: u32, bytes: &[u8]) -> bool {
         let alive = matches!(self.state, QpState::Rtr | QpState::Rts | QpState::Sqd);

@@ -1,5 +1,5 @@
-//! The exception queue: packets that came ahead of their turn are sorted here, and given back to the
-//! device when their turn has come.
+//! The exception queue: packets that came ahead of their turn are sorted here, and given back to
+//! the device when their turn has come.
 //!
 //! ```text
 //! OOO   ─► list of the queue pair, in the order of PSNs

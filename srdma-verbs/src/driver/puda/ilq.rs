@@ -8,7 +8,8 @@
 //! ```
 //!
 //! What came is taken off before any receive is posted again, so one event costs at most a ring of
-//! datagrams, however many a peer sends: what finds no receive is dropped by the device. [E810 8.6.2]
+//! datagrams, however many a peer sends: what finds no receive is dropped by the device.
+//! [E810 8.6.2]
 
 use super::super::Driver;
 use super::super::cmd::Later;
