@@ -1,5 +1,5 @@
-//! Exceptions as the device serves them where the driver keeps them: out to its queue, back in their
-//! turn; what is only looked at; what damaged packets may do.           [E810 8.6]
+//! Exceptions as the device serves them where the driver keeps them: out to its queue, back in
+//! their turn; what is only looked at; what damaged packets may do.     [E810 8.6]
 
 use srdma_core::hca::HcaConfig;
 use srdma_core::hw::ieq::{IEQ_INFO_AT, IEQ_PACKET_AT};
