@@ -4,6 +4,7 @@ import time
 
 import faults
 import matrix
+import speed
 import weather
 import wire
 from bench import OURS, OURS6
@@ -81,5 +82,11 @@ def run_weather(bench, report):
         print(f"          {seen}")
 
 
+def run_speed(bench, report):
+    """the same perftest over rxe and through our library, inside the guest; alone, or in full"""
+    if report.words.full or "speed" in report.words.parts:
+        speed.report(bench, report)
+
+
 PARTS = {"matrix": run_matrix, "capture": run_capture, "faults": run_faults,
-         "weather": run_weather}
+         "weather": run_weather, "speed": run_speed}
