@@ -219,6 +219,7 @@ impl Context {
     }
 
     /// A descriptor that is readable while asynchronous events are there; never read from it.
+    // rule: event-6
     pub fn async_fd(&self) -> Result<BorrowedFd<'_>> {
         self.inner
             .events

@@ -69,6 +69,7 @@ impl CompChannel {
     }
 
     /// The next event; sleeps until there is one.
+    // rule: event-1, event-20, event-23, event-24
     #[must_use]
     pub fn wait(&self) -> CompEvent {
         loop {
@@ -92,6 +93,7 @@ impl CompChannel {
     }
 
     /// The next event, if one is there; [`Reason::WouldBlock`] if not.
+    // rule: event-2
     pub fn try_get(&self) -> Result<CompEvent> {
         loop {
             match self.inner.fifo.pop(accept) {
@@ -104,6 +106,7 @@ impl CompChannel {
 
     /// A descriptor that is readable while events are there; for `poll` and its kin, never read
     /// from.
+    // rule: event-5
     pub fn fd(&self) -> Result<BorrowedFd<'_>> {
         self.inner
             .fifo
@@ -112,6 +115,7 @@ impl CompChannel {
     }
 
     /// Closes the channel; [`Reason::Busy`] while completion queues use it, and nothing happens.
+    // rule: event-34
     pub fn destroy(self) -> Result<()> {
         if self.inner.cqs.load(Ordering::Acquire) != 0 {
             return Err(Reason::Busy.of("destroy_comp_channel"));

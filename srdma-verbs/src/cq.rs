@@ -362,6 +362,7 @@ impl Cq {
         self.destroy_unmanaged()
     }
 
+    // rule: event-27
     pub(crate) fn has_users(&self) -> bool {
         self.inner.users.load(Ordering::Acquire) != 0
     }

@@ -166,6 +166,7 @@ impl CqInner {
         Ok(())
     }
 
+    // rule: event-30
     pub(crate) fn end(&self) -> Result<(), Reason> {
         if !self.live.swap(false, Ordering::AcqRel) {
             return Err(Reason::Destroyed);

@@ -11,7 +11,7 @@ use core::cell::Cell;
 use core::ffi::{c_int, c_uint};
 use core::mem::MaybeUninit;
 use core::sync::atomic::{AtomicU32, Ordering};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 
 /// A completion channel.
 #[repr(C)]
@@ -19,6 +19,9 @@ pub(crate) struct Channel {
     c: ibv_comp_channel,
     tag: Tag,
     pub(crate) verbs: srdma_verbs::CompChannel,
+    /// What the program waits on. A copy: one that the program closes takes nothing of ours away.
+    // rule: event-35
+    _fd: OwnedFd,
     cqs: AtomicU32,
 }
 
@@ -47,7 +50,8 @@ pub(crate) extern "C" fn create_comp_channel(context: Option<&Context>) -> *mut 
     pointer((|| {
         let context = borrow(context)?;
         let verbs = context.verbs.create_comp_channel()?;
-        let fd = verbs.fd()?.as_raw_fd();
+        let copy = verbs.fd()?.try_clone_to_owned().map_err(|_| Errno::NFILE)?;
+        let fd = copy.as_raw_fd();
         ffi::set_blocking(fd);
         Ok(ffi::own(Box::new(Channel {
             c: ibv_comp_channel {
@@ -57,6 +61,7 @@ pub(crate) extern "C" fn create_comp_channel(context: Option<&Context>) -> *mut 
             },
             tag: Tag::new(Kind::Channel),
             verbs,
+            _fd: copy,
             cqs: AtomicU32::new(0),
         })))
     })())
@@ -86,8 +91,10 @@ pub(crate) extern "C" fn get_cq_event(
             return Err(Errno::INVAL);
         };
         let context = context::of(channel.c.context)?;
+        context.check_process()?;
+        let ours = channel.verbs.fd()?.as_raw_fd();
         let found = loop {
-            let event = if ffi::is_nonblocking(channel.c.fd) {
+            let event = if ffi::is_nonblocking(ours) {
                 channel.verbs.try_get()?
             } else {
                 channel.verbs.wait()

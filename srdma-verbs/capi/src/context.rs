@@ -34,6 +34,8 @@ pub(crate) struct Context {
     _cmd: OwnedFd,
     /// The file behind that descriptor.
     pub(crate) file: (u64, u64),
+    /// The process that opened it.
+    process: u32,
 }
 
 object!(Context, Context);
@@ -81,6 +83,17 @@ impl Context {
     /// What C calls this context.
     pub(crate) fn c(&self) -> Ptr {
         ptr::from_ref(self).cast_mut().cast()
+    }
+
+    /// Refuses in a child of the process that opened the device: events are its parent's, and
+    /// nothing serves the child's copy of the device.
+    // rule: event-36
+    pub(crate) fn check_process(&self) -> Outcome<()> {
+        if self.process == std::process::id() {
+            Ok(())
+        } else {
+            Err(Errno::IO)
+        }
     }
 
     /// The descriptor of asynchronous events.
@@ -131,6 +144,7 @@ pub(crate) fn create(device: &'static Device, cmd: OwnedFd) -> Outcome<*mut Cont
         objects: Mutex::default(),
         file: ffi::identity(cmd.as_raw_fd())?,
         _cmd: cmd,
+        process: std::process::id(),
     };
     let table = vtable::extended(size_of::<verbs_context>() + size_of::<ibv_context>());
     let block = ffi::own(Box::new(Block { table, context }));

@@ -50,6 +50,7 @@ pub(crate) extern "C" fn get_async_event(
     minus_one((|| {
         let context = borrow(context)?;
         let event = event.ok_or(Errno::INVAL)?;
+        context.check_process()?;
         loop {
             let found = if ffi::is_nonblocking(context.async_fd()) {
                 context.verbs.try_async_event()?

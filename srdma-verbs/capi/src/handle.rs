@@ -22,6 +22,8 @@ pub(crate) struct Errno(pub(crate) c_int);
 impl Errno {
     pub(crate) const INVAL: Self = Self(libc::EINVAL);
     pub(crate) const BUSY: Self = Self(libc::EBUSY);
+    pub(crate) const IO: Self = Self(libc::EIO);
+    pub(crate) const NFILE: Self = Self(libc::EMFILE);
     pub(crate) const UNSUPPORTED: Self = Self(libc::EOPNOTSUPP);
 }
 

@@ -7,20 +7,25 @@
 //!
 //! Sleepers wait on a condition variable; the eventfd is made when a program first asks for it, so
 //! a program that never polls descriptors never pays for one. Not on any path without an event.
+//!
+//! What was inherited over a fork is a copy, but for the descriptor: a child leaves it alone, so
+//! that its parent hears of every record.
 
-use super::ids::lock;
+use crate::sync::{Condvar, Mutex, PoisonError, lock};
+use core::time::Duration;
 use srdma_net::EventFd;
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::{Condvar, Mutex, OnceLock, PoisonError};
+use std::sync::OnceLock;
+use std::time::Instant;
 
 /// Records in order of arrival, for any number of readers; each record goes to one of them.
 #[derive(Debug)]
 pub(crate) struct Fifo<T> {
     records: Mutex<VecDeque<T>>,
     arrived: Condvar,
-    fd: OnceLock<EventFd>,
+    fd: OnceLock<(EventFd, u32)>,
 }
 
 impl<T> Default for Fifo<T> {
@@ -49,14 +54,13 @@ impl<T> Fifo<T> {
         self.fd.get().is_some()
     }
 
-    /// Appends. Cost: a system call if somebody sleeps, one more if the descriptor is in use and
-    /// was not readable.
+    /// Appends. Cost: a system call if somebody sleeps, one more if the descriptor is in use: each
+    /// record is an edge to who waits for edges.
+    // rule: event-3
     pub(crate) fn push(&self, record: T) {
         let mut records = lock(&self.records);
         records.push_back(record);
-        if records.len() == 1
-            && let Some(fd) = self.fd.get()
-        {
+        if let Some((fd, _)) = self.fd.get() {
             fd.signal();
         }
         drop(records);
@@ -64,6 +68,7 @@ impl<T> Fifo<T> {
     }
 
     /// Takes the first record, and calls `taken` with it under the queue's lock.
+    // rule: event-4
     pub(crate) fn pop<R>(&self, taken: impl FnOnce(T) -> R) -> Option<R> {
         let mut records = lock(&self.records);
         let record = records.pop_front()?;
@@ -87,22 +92,24 @@ impl<T> Fifo<T> {
     }
 
     /// Takes the first record; sleeps no longer than `limit`.
-    pub(crate) fn pop_within<R>(
-        &self,
-        limit: core::time::Duration,
-        taken: impl FnOnce(T) -> R,
-    ) -> Option<R> {
-        let records = lock(&self.records);
-        let (mut records, _) = self
-            .arrived
-            .wait_timeout_while(records, limit, |records| records.is_empty())
-            .unwrap_or_else(PoisonError::into_inner);
+    pub(crate) fn pop_within<R>(&self, limit: Duration, taken: impl FnOnce(T) -> R) -> Option<R> {
+        let start = Instant::now();
+        let mut records = lock(&self.records);
+        while records.is_empty() {
+            let left = limit.saturating_sub(start.elapsed());
+            if left.is_zero() {
+                return None;
+            }
+            let waited = self.arrived.wait_timeout(records, left);
+            (records, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        }
         let record = records.pop_front()?;
         self.settle(&records);
         Some(taken(record))
     }
 
     /// Drops the records that `dead` names.
+    // rule: event-29
     pub(crate) fn purge(&self, dead: impl Fn(&T) -> bool) {
         let mut records = lock(&self.records);
         let before = records.len();
@@ -121,19 +128,20 @@ impl<T> Fifo<T> {
                 fd.signal();
             }
             // The lock is held, so nobody else sets it.
-            let _ = self.fd.set(fd);
+            let _ = self.fd.set((fd, std::process::id()));
         }
         drop(records);
         self.fd
             .get()
-            .map(EventFd::as_fd)
+            .map(|(fd, _)| fd.as_fd())
             .ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
     /// Makes the descriptor unreadable when the last record was taken.
     fn settle(&self, records: &VecDeque<T>) {
         if records.is_empty()
-            && let Some(fd) = self.fd.get()
+            && let Some((fd, owner)) = self.fd.get()
+            && *owner == std::process::id()
         {
             fd.take();
         }
@@ -141,10 +149,19 @@ impl<T> Fifo<T> {
 }
 
 /// How many events of an object a program was given, and how many it has acknowledged. [events 1.7]
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Owed {
     counts: Mutex<Counts>,
     acked: Condvar,
+}
+
+impl Default for Owed {
+    fn default() -> Self {
+        Self {
+            counts: Mutex::new(Counts::default()),
+            acked: Condvar::new(),
+        }
+    }
 }
 
 #[derive(Debug, Default, Clone, Copy)]
@@ -161,6 +178,7 @@ impl Owed {
     }
 
     /// The program is done with `count` events.
+    // rule: event-31, event-33
     pub(crate) fn ack(&self, count: u32) {
         let mut counts = lock(&self.counts);
         counts.acked = counts.acked.wrapping_add(count);
@@ -169,78 +187,21 @@ impl Owed {
     }
 
     /// Sleeps until exactly as many are acknowledged as were given.
+    // rule: event-28, event-32
     pub(crate) fn wait(&self) {
-        let counts = lock(&self.counts);
-        drop(
-            self.acked
-                .wait_while(counts, |counts| counts.given != counts.acked)
-                .unwrap_or_else(PoisonError::into_inner),
-        );
+        let mut counts = lock(&self.counts);
+        while counts.given != counts.acked {
+            counts = self
+                .acked
+                .wait(counts)
+                .unwrap_or_else(PoisonError::into_inner);
+        }
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use core::time::Duration;
-    use std::sync::Arc;
+mod tests;
 
-    fn readable(fifo: &Fifo<u32>) -> bool {
-        use std::os::fd::AsRawFd;
-        let fd = fifo.fd().unwrap().as_raw_fd();
-        let mut poll = mio::Poll::new().unwrap();
-        let mut source = mio::unix::SourceFd(&fd);
-        poll.registry()
-            .register(&mut source, mio::Token(0), mio::Interest::READABLE)
-            .unwrap();
-        let mut events = mio::Events::with_capacity(1);
-        poll.poll(&mut events, Some(Duration::ZERO)).unwrap();
-        !events.is_empty()
-    }
-
-    #[test]
-    fn the_descriptor_is_readable_while_records_are_there() {
-        let fifo = Fifo::default();
-        fifo.push(1);
-        assert!(readable(&fifo));
-        fifo.push(2);
-        assert_eq!(fifo.pop(|r| r), Some(1));
-        assert!(readable(&fifo));
-        assert_eq!(fifo.pop(|r| r), Some(2));
-        assert!(!readable(&fifo));
-        assert_eq!(fifo.pop(|r| r), None);
-        fifo.push(3);
-        fifo.push(4);
-        fifo.purge(|r| *r == 3);
-        assert!(readable(&fifo));
-        fifo.purge(|_| true);
-        assert!(!readable(&fifo));
-        assert_eq!(fifo.pop_within(Duration::ZERO, |r| r), None);
-    }
-
-    #[test]
-    fn a_sleeper_is_woken() {
-        let fifo = Arc::new(Fifo::default());
-        let sleeper = std::thread::spawn({
-            let fifo = Arc::clone(&fifo);
-            move || fifo.pop_wait(|r: u32| r)
-        });
-        fifo.push(7);
-        assert_eq!(sleeper.join().unwrap(), 7);
-    }
-
-    #[test]
-    fn waiting_ends_with_the_last_acknowledgement() {
-        let owed = Arc::new(Owed::default());
-        owed.wait();
-        owed.give();
-        owed.give();
-        let waiter = std::thread::spawn({
-            let owed = Arc::clone(&owed);
-            move || owed.wait()
-        });
-        owed.ack(1);
-        owed.ack(1);
-        waiter.join().unwrap();
-    }
-}
+#[cfg(test)]
+#[cfg(loom)]
+mod loom_tests;

@@ -115,6 +115,7 @@ impl Irq {
 
 impl Driver {
     /// Handler of the vector of completion event queue `index`.
+    // rule: event-18
     pub(crate) fn on_ceq(self: &Arc<Self>, index: usize, vector: MsixVector) {
         let mut puda = Vec::new();
         if let Some(ceq) = self.irq.ceqs.get(index) {

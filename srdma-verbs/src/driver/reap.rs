@@ -249,6 +249,7 @@ fn vendor_err(info: &CqeInfo) -> u32 {
 
 /// The status that the error codes of an entry mean.                  [E810 3.4]
 #[inline]
+// rule: event-43
 fn status_of(info: &CqeInfo) -> WcStatus {
     match info.error {
         None => WcStatus::Success,

@@ -125,3 +125,7 @@ impl Gate {
 
 #[cfg(test)]
 mod tests;
+
+#[cfg(test)]
+#[cfg(loom)]
+mod loom_tests;

@@ -17,6 +17,7 @@
 )]
 
 mod arming;
+mod channels;
 mod common;
 mod cqs;
 mod errors;

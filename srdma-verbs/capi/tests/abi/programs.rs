@@ -40,6 +40,12 @@ fn calls_fail_as_their_manual_pages_say() {
 }
 
 #[test]
+fn channels_are_those_of_uverbs() {
+    // proves: event-2, event-3, event-5, event-6, event-35, event-36
+    run("channel", 204);
+}
+
+#[test]
 fn a_child_opens_the_device_afresh() {
     run("fork", 202);
 }
