@@ -80,6 +80,13 @@ impl Irq {
             lock(ceq)
                 .rewrite_pending(|entry| (entry.cookie == cookie).then_some(Ceqe { cookie: 0 }));
         }
+        self.settle();
+    }
+
+    /// Waits for a handler of asynchronous events that may have found what was just removed, so
+    /// that its records can be purged afterwards. Not for handlers, which remove nothing.
+    fn settle(&self) {
+        drop(lock(&self.aeq));
     }
 
     pub(crate) fn add_qp(&self, qp: &Arc<QpShared>) {
@@ -88,6 +95,7 @@ impl Irq {
 
     pub(crate) fn remove_qp(&self, qp: &QpShared) {
         lock(&self.qps).remove(&qp.qpn.value());
+        self.settle();
     }
 
     pub(crate) fn add_srq(&self, srq: &Arc<SrqShared>) {
@@ -96,6 +104,7 @@ impl Irq {
 
     pub(crate) fn remove_srq(&self, srq: &SrqShared) {
         lock(&self.srqs).remove(&srq.id.value());
+        self.settle();
     }
 
     /// Tells every context of the device.

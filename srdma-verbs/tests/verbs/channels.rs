@@ -348,3 +348,32 @@ fn thousands_of_queues_share_a_channel() {
     }
     assert!(!readable(t.fd(), NOW));
 }
+
+/// Its peer does what it may not, and the queue pair is destroyed just when the event comes.
+#[test]
+fn nobody_hears_of_a_queue_pair_that_is_gone() {
+    const ROUNDS: u32 = 150;
+    let (a, b) = sides();
+    let source = a.mr(8);
+    let target = b.mr(8);
+    for round in 0..ROUNDS {
+        let closed = b.qp(QpType::Rc).access(srdma_verbs::Access::REMOTE_READ);
+        let (qa, qb) = connect(&a.qp(QpType::Rc), &closed);
+        let mut batch = qa.post_send();
+        batch
+            .write(WrId(1))
+            .local(source.sge(..))
+            .remote(target.addr(), target.rkey());
+        batch.ring().unwrap();
+        for _ in 0..round % 50 {
+            std::hint::spin_loop();
+        }
+        qb.destroy().unwrap();
+        // The handle is still there, so a record could still find it.
+        let late = b.ctx.try_async_event();
+        assert!(late.is_err(), "round {round}: {late:?}");
+        qa.destroy().unwrap();
+        let mut poll = a.cq.poll();
+        while poll.next().is_some() {}
+    }
+}
