@@ -103,27 +103,6 @@ fn a_waiting_callback_holds_up_neither_device_nor_others() {
 }
 
 #[test]
-fn an_idle_queue_uses_no_processor() {
-    let t = managed(PollContext::Softirq, 64);
-    let (count, cqe) = counting(&t.cq);
-    nops(&t.qa, cqe.wr_id(), 5);
-    until("all", || count.load(Ordering::SeqCst) == 5);
-    let mut before = t.cq.stats().runs;
-    until("a quiet while", || {
-        std::thread::sleep(Duration::from_millis(20));
-        std::mem::replace(&mut before, t.cq.stats().runs) == t.cq.stats().runs
-    });
-    let threads = std::fs::read_dir("/proc/self/task").unwrap();
-    let mine = threads.flatten().filter_map(|task| {
-        let stat = std::fs::read_to_string(task.path().join("stat")).ok()?;
-        let (name, rest) = stat.split_once('(')?.1.split_once(") ")?;
-        name.starts_with("srdma-cq")
-            .then(|| rest.starts_with(['S', 'R']))
-    });
-    assert!(mine.fold(0, |count, fine| count + u32::from(fine)) >= 1);
-}
-
-#[test]
 fn the_last_handle_ends_it() {
     let t = managed(PollContext::Workqueue, 64);
     let token = Arc::new(());

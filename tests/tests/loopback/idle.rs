@@ -1,11 +1,13 @@
-//! A hundred connected queue pairs that have nothing to do use no CPU.
+//! A hundred connected queue pairs, and threads that wait to call back, use no CPU without work.
 //!
 //! Measured in a child process, where no other test runs.
 
 use crate::common::*;
 use crate::peer;
-use srdma_verbs::{Qp, QpType, WrId};
+use srdma_verbs::{ManagedCq, PollContext, Qp, QpType, WrId};
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 /// CPU time of all threads of this process, in clock ticks.
@@ -20,6 +22,28 @@ fn ticks() -> u64 {
             fields[12].parse::<u64>().unwrap() + fields[13].parse::<u64>().unwrap()
         })
         .sum()
+}
+
+/// A queue whose threads have called back once.
+fn call_back(a: &Side, b: &Side, context: PollContext) -> (ManagedCq, Qp) {
+    let cq = a.ctx.create_managed_cq(8).poll_context(context);
+    let cq = cq.build().unwrap();
+    let (qp, _) = connect(&a.qp(QpType::Rc).send_cq(cq.cq()), &b.qp(QpType::Rc));
+    let calls = Arc::new(AtomicU32::new(0));
+    let cqe = cq.register({
+        let calls = Arc::clone(&calls);
+        move |_, _| {
+            calls.fetch_add(1, Ordering::SeqCst);
+        }
+    });
+    let cqe = cqe.unwrap();
+    let mut batch = qp.post_send();
+    batch.nop(cqe.wr_id()).signaled();
+    batch.ring().unwrap();
+    while calls.load(Ordering::SeqCst) == 0 {
+        std::thread::yield_now();
+    }
+    (cq, qp)
 }
 
 #[test]
@@ -54,10 +78,18 @@ fn idle_connections_cost_nothing() {
         batch.ring().unwrap();
         done(&a.cq);
     }
+    let called: Vec<(ManagedCq, Qp)> = [
+        PollContext::Softirq,
+        PollContext::Workqueue,
+        PollContext::UnboundWorkqueue,
+    ]
+    .map(|context| call_back(&a, &b, context))
+    .into();
     // The threads may spin a little before they sleep.
     std::thread::sleep(Duration::from_millis(300));
     let before = ticks();
     std::thread::sleep(Duration::from_secs(2));
     let used = ticks() - before;
     assert!(used <= 1, "{used} clock ticks in two idle seconds");
+    drop(called);
 }

@@ -130,3 +130,28 @@ fn a_driver_finds_its_own_post() {
         other.join().unwrap();
     });
 }
+
+/// What an engine does before it sleeps: it looks under the lock of the device, lets go, and looks
+/// again. Who rings drives if the lock is free, and is seen if it is not.
+#[test]
+fn no_ring_is_slept_over() {
+    model(None, || {
+        let set = Arc::new(DirtySet::<2>::new());
+        let device = Arc::new(loom::sync::Mutex::new(()));
+        let ringer = {
+            let (set, device) = (Arc::clone(&set), Arc::clone(&device));
+            thread::spawn(move || {
+                set.mark(5);
+                crate::sync::fence(SeqCst);
+                device.try_lock().is_ok_and(|_held| set.take(|_| {}))
+            })
+        };
+        let held = device.lock().unwrap();
+        let early = load(&set.root) != 0;
+        drop(held);
+        crate::sync::fence(SeqCst);
+        let sleeps = !early && load(&set.root) == 0;
+        let driven = ringer.join().unwrap();
+        assert!(driven || !sleeps, "a ring that nobody serves");
+    });
+}
