@@ -196,6 +196,9 @@ macro_rules! open_enum {
         impl $name {
             $( $(#[$vdoc])* pub const $variant: Self = Self($value); )*
 
+            /// Every known value, in the order of the table.
+            pub const ALL: &[Self] = &[$( Self($value) ),*];
+
             /// The name of a known value.
             #[must_use]
             pub const fn name(self) -> Option<&'static str> {

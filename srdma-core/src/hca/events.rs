@@ -12,7 +12,8 @@
 //! CQ_ACK of one says so of all before it, and enabling the vector of all before it fired.
 //!
 //! The AEQ is refilled by count: what finds no room waits here, and what finds no room here either
-//! is lost, which the next entry says.
+//! is lost, which the next entry says. Not so the end of a queue pair: it happens once, and is told
+//! when there is room again, however late.                              [E810 5.2]
 //!
 //! What this does *not* do: decide which completion makes an event (see `obj/cq.rs`), or write to
 //! an eventfd.
@@ -22,11 +23,12 @@ use crate::hw::doorbell::DynCtl;
 use crate::hw::{AeCode, AeSource, Aeqe, Ceqe, HwQpState};
 use crate::limits::MAX_CEQS;
 use crate::mem::HostWords;
-use crate::num::{CeqId, CqId, MsixVector};
+use crate::num::{CeqId, CqId, MsixVector, Qpn};
 use crate::ring::{Producer, RingFault};
 use crate::time::Instant;
 use crate::trace;
-use std::collections::VecDeque;
+use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, VecDeque};
 
 /// Asynchronous events that wait for room in the AEQ; the last place is kept for CQ errors.
 pub const AE_BACKLOG: usize = 256;
@@ -120,6 +122,8 @@ pub struct Events {
     ceqs: Vec<Option<Ceq>>,
     aeq: Option<Aeq>,
     backlog: VecDeque<Aeqe>,
+    /// Queue pairs that ended while there was no room, by number: their first such event.
+    ended: BTreeMap<u32, Aeqe>,
     lost: bool,
     irq: IrqSet,
     stats: EventStats,
@@ -133,6 +137,7 @@ impl Events {
             ceqs: Vec::new(),
             aeq: None,
             backlog: VecDeque::with_capacity(AE_BACKLOG),
+            ended: BTreeMap::new(),
             lost: false,
             irq: IrqSet::new(vectors),
             stats: EventStats::default(),
@@ -293,6 +298,7 @@ impl Events {
     pub fn destroy_aeq(&mut self) -> Result<(), EventFault> {
         self.aeq.take().ok_or(EventFault::NotFound)?;
         self.backlog.clear();
+        self.ended.clear();
         self.lost = false;
         Ok(())
     }
@@ -307,6 +313,12 @@ impl Events {
         }
         let room = AE_BACKLOG - usize::from(!event.is_cq());
         if self.backlog.len() >= room {
+            // rule: event-106
+            let ends = event.state == HwQpState::ERROR && event.is_qp();
+            if ends && let Entry::Vacant(place) = self.ended.entry(event.id) {
+                place.insert(*event);
+                return;
+            }
             self.stats.aeqes_lost += 1;
             self.lost = true;
             return;
@@ -337,9 +349,23 @@ impl Events {
         self.drain_backlog();
     }
 
+    /// A queue pair is gone: what was not written yet is not told any more.
+    pub fn forget_qp(&mut self, qpn: Qpn) {
+        self.ended.remove(&qpn.value());
+        self.backlog
+            .retain(|event| !event.is_qp() || event.id != qpn.value());
+    }
+
     fn drain_backlog(&mut self) {
         let Some(aeq) = &mut self.aeq else { return };
-        while let Some(event) = self.backlog.front() {
+        loop {
+            if self.backlog.is_empty() {
+                let ended = self.ended.pop_first();
+                self.backlog.extend(ended.map(|(_, event)| event));
+            }
+            let Some(event) = self.backlog.front() else {
+                return;
+            };
             let lap = aeq.producer.polarity();
             let Ok(index) = aeq.producer.try_push(*event) else {
                 return;

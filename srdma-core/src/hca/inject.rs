@@ -20,7 +20,9 @@ pub enum Injection {
     CqOverflow(CqId),
     /// The queue where receives of this queue pair complete overruns.
     RecvCqOverflow(Qpn),
-    /// An asynchronous event of a queue pair. Codes of errors also end its work, as an E810's do.
+    /// An asynchronous event of a queue pair. Codes of errors also end its work, as an E810's do;
+    /// those of completion queues overrun the one where its receives complete. Nothing happens for
+    /// codes of other objects.
     Async {
         /// Whose.
         qpn: Qpn,
@@ -39,7 +41,8 @@ pub enum Injection {
 }
 
 /// Events that leave a queue pair as it is.
-const HARMLESS: [AeCode; 7] = [
+const HARMLESS: [AeCode; 8] = [
+    AeCode::LLP_SYN_RECEIVED,
     AeCode::QP_SUSPEND_COMPLETE,
     AeCode::LLP_CONNECTION_ESTABLISHED,
     AeCode::LAST_WQE_REACHED,
@@ -92,6 +95,25 @@ impl Hca {
     }
 
     fn inject_async(&mut self, now: Instant, qpn: Qpn, code: AeCode) -> bool {
+        match code {
+            AeCode::NONE => return false,
+            AeCode::CQ_OPERATION_ERROR | AeCode::LCE_CQ_CATASTROPHIC => {
+                return self.inject(now, Injection::RecvCqOverflow(qpn));
+            }
+            AeCode::RDMAP_ROE_BAD_LLP_CLOSE | AeCode::LLP_FIN_RECEIVED => {
+                return self.bad_close(now, qpn);
+            }
+            // Of other objects than queue pairs.
+            _ if !(Aeqe {
+                code,
+                ..Aeqe::default()
+            })
+            .is_qp() =>
+            {
+                return false;
+            }
+            _ => {}
+        }
         let Some(slot) = self.qps.find(qpn.value()) else {
             return false;
         };

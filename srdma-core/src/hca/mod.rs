@@ -7,6 +7,7 @@
 //! ```
 
 pub mod board;
+mod close;
 pub mod config;
 mod control;
 pub mod counters;
@@ -25,6 +26,7 @@ mod rx;
 pub(crate) mod timer;
 mod tx;
 
+pub use close::CLOSE_NS;
 pub use config::{HcaConfig, LocalAddr};
 pub use inject::Injection;
 pub use tx::Acks;
@@ -78,6 +80,7 @@ pub(crate) struct Device {
     pub(crate) acks: VecDeque<Slot>,
     pub(crate) read_credit: ReadCredit,
     pub(crate) ieq: Ieq,
+    pub(crate) closing: close::Closing,
 }
 
 impl Device {
@@ -154,6 +157,7 @@ impl Hca {
             acks: VecDeque::new(),
             read_credit: ReadCredit::new(config.read_budget),
             ieq: Ieq::new(config.ieq, config.ieq_gap_ns, config.icrc_limit),
+            closing: close::Closing::default(),
             config,
         };
         Self {
@@ -320,6 +324,7 @@ impl Hca {
                 qp.set_timer(&mut self.timers);
             }
         }
+        self.end_closing(now);
         self.dev.cqs.handle_timeout(&mut self.dev.events, now);
     }
 
@@ -354,6 +359,7 @@ impl Hca {
             self.timers.next(),
             self.dev.events.next_deadline(),
             self.dev.cqs.next_deadline(),
+            self.dev.closing.next(),
         ]
         .into_iter()
         .flatten()

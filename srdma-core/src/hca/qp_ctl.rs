@@ -315,6 +315,9 @@ impl Hca {
         attr::check(qp.id.kind, from, to, cmd.mask)
             .map_err(|_| refuse(CqpMinor::INVALID_COMMAND))?;
         let device = &mut self.dev;
+        if matches!(to, QpState::Reset | QpState::Err) {
+            device.closing.cancel(slot);
+        }
         if to == QpState::Reset {
             device.reset(qp, now);
             return Ok(());
@@ -359,6 +362,7 @@ impl Hca {
         if qp.id.is_ieq() {
             self.dev.ieq.queue = None;
         }
+        self.dev.events.forget_qp(qpn);
         self.dev.control().release_pd(qp.id.pd);
         self.dev.cqs.remove_user(qp.id.send_cq);
         self.dev.cqs.remove_user(qp.id.recv_cq);

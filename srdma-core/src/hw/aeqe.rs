@@ -105,6 +105,20 @@ impl Aeqe {
         self.code == AeCode::LCE_CQ_CATASTROPHIC || self.source.class() == AeSource::CQ
     }
 
+    /// True if the event is about a QP.
+    #[must_use]
+    pub fn is_qp(&self) -> bool {
+        let other = [
+            AeCode::SRQ_LIMIT,
+            AeCode::SRQ_CATASTROPHIC_ERROR,
+            AeCode::PORT_ACTIVE,
+            AeCode::PORT_DOWN,
+            AeCode::GID_CHANGE,
+            AeCode::ADAPTER_CATASTROPHIC,
+        ];
+        !self.is_cq() && !other.contains(&self.code)
+    }
+
     /// The words, valid bit clear.
     #[must_use]
     pub fn encode(&self) -> [u64; 2] {

@@ -275,12 +275,17 @@ const fn port_event(code: AeCode) -> Option<AsyncKind> {
 ///
 /// What a completion reports is no event: errors of the send queue, and of receives that were
 /// taken.
+// rule: event-56, event-101
 fn qp_event(code: AeCode, source: AeSource) -> Option<AsyncKind> {
     match code {
         AeCode::QP_SUSPEND_COMPLETE => return Some(AsyncKind::SqDrained),
         AeCode::LLP_CONNECTION_ESTABLISHED => return Some(AsyncKind::CommEst),
         AeCode::LAST_WQE_REACHED => return Some(AsyncKind::QpLastWqeReached),
-        AeCode::LLP_DOUBT_REACHABILITY
+        // It goes on; its owner is to stop it within a moment.
+        // rule: event-105
+        AeCode::RDMAP_ROE_BAD_LLP_CLOSE => return Some(AsyncKind::QpReqErr),
+        AeCode::LLP_SYN_RECEIVED
+        | AeCode::LLP_DOUBT_REACHABILITY
         | AeCode::RESOURCE_EXHAUSTION
         | AeCode::RESET_NOT_SENT
         | AeCode::CQP_DEFERRED_COMPLETE => return None,

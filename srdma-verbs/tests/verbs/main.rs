@@ -17,6 +17,7 @@
 )]
 
 mod arming;
+mod async_table;
 mod channels;
 mod common;
 mod cqs;

@@ -12,6 +12,7 @@
 
 mod ack_late;
 mod admission;
+mod bad_close;
 mod capture;
 mod cq_events;
 mod garbage;

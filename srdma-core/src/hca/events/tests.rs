@@ -62,6 +62,47 @@ fn ceq_0_keeps_an_entry_for_the_ccq() {
     assert_eq!(out, Err(EventFault::NotFound));
 }
 
+/// Something about a queue pair that goes on.
+fn qp_news(id: u32) -> Aeqe {
+    Aeqe {
+        code: AeCode::LLP_CONNECTION_ESTABLISHED,
+        source: AeSource::NONE,
+        state: HwQpState::RTR,
+        ..qp_event(id)
+    }
+}
+
+#[test]
+fn the_end_of_a_queue_pair_is_told_however_late() {
+    // proves: event-106
+    let (mut events, memory) = (Events::new(1), words(4 * 2));
+    events.create_aeq(MsixVector(0), memory.clone(), 4).unwrap();
+    let mut aeq = Consumer::<Aeqe>::new(memory, 4).unwrap();
+    let room = 4 + u32::try_from(AE_BACKLOG).unwrap() - 1;
+    for id in 0..room {
+        events.raise_ae(&qp_news(id));
+    }
+    for id in [7000, 5000, 5000, 6000] {
+        events.raise_ae(&qp_event(id));
+    }
+    events.forget_qp(Qpn::new(6000));
+    events.forget_qp(Qpn::new(3));
+    events.forget_qp(Qpn::new(9));
+    let mut seen = Vec::new();
+    while let Some(event) = aeq.pop() {
+        seen.push(event.id);
+        events.ack_aeq(1);
+    }
+    // The third was written before its queue pair went.
+    let told = (0..room).filter(|id| *id != 9).chain([5000, 7000]);
+    assert!(seen.iter().copied().eq(told), "{seen:?}");
+    assert_eq!(
+        events.stats().aeqes_lost,
+        1,
+        "the second end of one queue pair"
+    );
+}
+
 #[test]
 fn aeq_waits_for_credits_and_tells_of_losses() {
     // proves: e810-24
@@ -73,7 +114,7 @@ fn aeq_waits_for_credits_and_tells_of_losses() {
     let kept = u32::try_from(AE_BACKLOG).unwrap() - 1;
     // Four in the ring, the backlog but one place, three lost; a CQ error has the last place.
     for id in 0..4 + kept + 3 {
-        events.raise_ae(&qp_event(id));
+        events.raise_ae(&qp_news(id));
     }
     events.raise_cq_error(CqId(9), 0x900);
     assert_eq!(events.stats().aeqes_lost, 1 + 3);
