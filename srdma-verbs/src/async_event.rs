@@ -107,6 +107,7 @@ impl AsyncRecord {
         self.kind == AsyncKind::QpLastWqeReached && self.is_about_qp(qpn)
     }
 
+    // rule: event-44, event-46
     fn accept(self) -> Option<AsyncEvent> {
         let element = match self.subject {
             Subject::Cq(cq) => {

@@ -21,6 +21,7 @@ use crate::pd::Pd;
 use core::fmt;
 use srdma_core::hca::Injection;
 use srdma_core::hca::counters::Counters;
+use srdma_core::hca::vectors::VectorUse;
 use srdma_core::limits;
 use srdma_core::num::Pkey;
 use srdma_core::obj::port::{Gid, LinkState, Mtu, PKEYS};
@@ -325,6 +326,11 @@ impl Context {
     #[must_use]
     pub fn next_deadline(&self) -> Option<Instant> {
         self.inner.driver.engine.next_deadline()
+    }
+
+    /// What each interrupt vector is for.
+    pub fn vectors(&self) -> impl Iterator<Item = VectorUse> {
+        self.inner.driver.layout.uses()
     }
 
     /// Counters of the sockets: name and value.

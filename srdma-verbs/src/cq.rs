@@ -325,6 +325,7 @@ impl Cq {
     /// Puts events of this queue off until `count` completions wait for one (0 for any number), or
     /// `period` has passed since the first of them; a period of zero for not at all. Solicited
     /// completions and errors do not wait.                            [events 1.9]
+    // rule: event-38
     pub fn moderate_events(&self, count: u16, period: Duration) -> Result<()> {
         if self.inner.is_pooled() {
             return Err(Reason::Unsupported.of("modify_cq"));

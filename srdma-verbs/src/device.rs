@@ -34,6 +34,9 @@ use srdma_net::wire_link::WireLink;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Mutex, Weak};
 
+/// Interrupt vectors of the usual hardware.
+const USUAL_MSIX: u32 = 1024;
+
 /// What a user may set for a device.
 #[derive(Clone, Debug, PartialEq)]
 struct Options {
@@ -104,6 +107,7 @@ pub struct DeviceConfig {
     wire: Option<(Arc<WireLink>, Clock)>,
     arm_model: Option<ArmModel>,
     ieq: Option<IeqMode>,
+    msix: u32,
     background: bool,
 }
 
@@ -127,6 +131,7 @@ impl DeviceConfig {
             wire: None,
             arm_model: None,
             ieq: None,
+            msix: USUAL_MSIX,
             background: true,
         }
     }
@@ -193,6 +198,14 @@ impl DeviceConfig {
         self
     }
 
+    /// How many interrupt vectors the hardware has. Of these a network driver takes its own; of the
+    /// rest there is one for each processor and one for asynchronous events, or fewer:
+    /// see `docs/events.md`. With too few to begin with, the device does not open.
+    pub const fn msix(mut self, vectors: u16) -> Self {
+        self.msix = vectors as u32;
+        self
+    }
+
     /// Whether a thread runs the device when no call does. Without it nothing happens between
     /// calls.
     pub const fn background(mut self, on: bool) -> Self {
@@ -245,8 +258,10 @@ impl DeviceConfig {
             None => spec::usual_arm(std::env::var_os(spec::ARM_VARIABLE))
                 .map_err(|error| Reason::Config(error).of(VERB))?,
         };
+        let msix = self.msix;
         if self.wire.is_some() {
-            let driver = Driver::open(self.engine(ieq, arm)).map_err(|reason| reason.of(VERB))?;
+            let driver =
+                Driver::open(self.engine(ieq, arm), msix).map_err(|reason| reason.of(VERB))?;
             return Ok(Context::create(driver, name));
         }
         let mut open = lock(&OPEN);
@@ -257,7 +272,7 @@ impl DeviceConfig {
             return Ok(Context::create(driver, name));
         }
         let driver =
-            Driver::open(self.clone().engine(ieq, arm)).map_err(|reason| reason.of(VERB))?;
+            Driver::open(self.clone().engine(ieq, arm), msix).map_err(|reason| reason.of(VERB))?;
         open.retain(Opened::is_alive);
         let weak = Arc::downgrade(&driver);
         open.push(Opened {

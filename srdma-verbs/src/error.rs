@@ -9,6 +9,7 @@
 
 use crate::device::ConfigError;
 use core::fmt;
+use srdma_core::hca::vectors::TooFew;
 use srdma_core::hw::cqp::CqpMinor;
 use srdma_core::hw::wqe::WqeError;
 use srdma_core::mem::{AccessFault, HostFault, KeyFault};
@@ -197,6 +198,9 @@ pub enum Reason {
     /// All numbers of that kind are in use.
     #[error("no free object number is left")]
     Exhausted,
+    /// The device has too few interrupt vectors for completions and asynchronous events.
+    #[error(transparent)]
+    Vectors(#[from] TooFew),
     /// Other objects still use this one.
     #[error("still in use by other objects")]
     Busy,
@@ -254,7 +258,10 @@ impl Reason {
             Self::NoAddress => libc::EADDRNOTAVAIL,
             Self::Net(error) => net_errno(error),
             Self::Io(error) => error.raw_os_error().unwrap_or(libc::EIO),
-            Self::Host(HostFault::OutOfMemory) | Self::Full | Self::Exhausted => libc::ENOMEM,
+            Self::Host(HostFault::OutOfMemory)
+            | Self::Full
+            | Self::Exhausted
+            | Self::Vectors(_) => libc::ENOMEM,
             Self::Host(HostFault::Absent) => libc::EFAULT,
             Self::Busy => libc::EBUSY,
             Self::WouldBlock | Self::NoXrcd => libc::EAGAIN,

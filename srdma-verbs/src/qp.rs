@@ -304,6 +304,7 @@ impl QpInner {
         if let Some(xrcd) = &self.xrcd {
             xrcd.remove_target(qpn);
         }
+        // rule: event-47
         self.pd.ctx().events.purge(|record| record.is_about_qp(qpn));
         self.forget_slots();
         self.send_cq.remove_user();

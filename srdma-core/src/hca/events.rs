@@ -313,7 +313,7 @@ impl Events {
         }
         let room = AE_BACKLOG - usize::from(!event.is_cq());
         if self.backlog.len() >= room {
-            // rule: event-106
+            // rule: irq-4
             let ends = event.state == HwQpState::ERROR && event.is_qp();
             if ends && let Entry::Vacant(place) = self.ended.entry(event.id) {
                 place.insert(*event);
@@ -380,13 +380,23 @@ impl Events {
 
     // ---- vectors -----------------------------------------------------------------------
 
-    /// A write to a vector's control register: interval and enable bit count. [E810 4.5]
+    /// A write to a vector's control register.                        [E810 4.5]
+    ///
+    /// The interval counts unless its index says that there is none. Enabled with what is pending
+    /// cleared, the vector fires if there is something new; without, also for what was pending.
+    // rule: irq-2
     pub fn control_vector(&mut self, vector: MsixVector, control: DynCtl) {
-        self.set_moderation(vector, u32::from(control.interval()) * 2_000);
-        if control.enable() {
-            self.enable_vector(vector);
-        } else {
+        if control.itr_index() != DynCtl::NO_ITR {
+            self.set_moderation(vector, u32::from(control.interval()) * 2_000);
+        }
+        if !control.enable() {
             self.irq.disable(vector);
+            return;
+        }
+        let pending = !control.clear_pending() && self.irq.is_pending(vector);
+        self.enable_vector(vector);
+        if pending {
+            self.irq.mark(vector);
         }
     }
 

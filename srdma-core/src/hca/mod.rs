@@ -25,6 +25,7 @@ pub(crate) mod qp_ctl;
 mod rx;
 pub(crate) mod timer;
 mod tx;
+pub mod vectors;
 
 pub use close::CLOSE_NS;
 pub use config::{HcaConfig, LocalAddr};

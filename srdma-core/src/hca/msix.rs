@@ -69,6 +69,13 @@ impl IrqSet {
             .is_some_and(|v| v.enabled)
     }
 
+    /// True if something came for the vector that it has not fired for.
+    pub fn is_pending(&self, vector: MsixVector) -> bool {
+        self.vectors
+            .get(usize::from(vector.0))
+            .is_some_and(|v| v.pending)
+    }
+
     /// Sets the hold-off after each interrupt; 0 is none, more than 8160 µs is cut.
     pub fn set_itr(&mut self, vector: MsixVector, itr_ns: u32) -> bool {
         let Some(v) = self.vectors.get_mut(usize::from(vector.0)) else {

@@ -38,6 +38,9 @@ le_word! {
 }
 
 impl DynCtl {
+    /// The index that names no interval.
+    pub const NO_ITR: u8 = 3;
+
     /// What a driver writes after it drained the queues of a vector.  [E810 4.5]
     #[must_use]
     pub fn rearm() -> Self {

@@ -1,9 +1,9 @@
 //! Event queues: drained by the handlers of their interrupt vectors.    [E810 4.2, 4.4, 5.2]
 //!
 //! ```text
-//! vector 0     AEQ ─► what happened to whom ─► asynchronous event of the context
-//! vector k+1   CEQ k ─► CQ_ACK ─► completion event of the CQ's channel
-//!              drain, enable the vector again (the device looks once more)
+//! vector   CEQ k ─► CQ_ACK ─► completion event of the CQ's channel
+//!          AEQ ─► what happened to whom ─► asynchronous event of the context
+//!          drain what it serves, enable it again (the device looks once more)
 //! ```
 //!
 //! A handler runs on whatever thread ran the pass, maybe deep inside a verbs call. So it takes no
@@ -18,7 +18,7 @@ use super::shared::{CqShared, QpShared, SrqShared, qpn_of};
 use crate::async_event::{AsyncKind, AsyncRecord, Subject};
 use crate::context::ContextInner;
 use srdma_core::hw::{AeCode, AeSource, Aeqe, Ceqe, EventClass, FlushCode, HwQpState};
-use srdma_core::num::MsixVector;
+use srdma_core::num::{CeqId, MsixVector};
 use srdma_core::qp::attr::{QpState, QpType};
 use srdma_core::ring::Consumer;
 use srdma_core::trace::{self, Kind};
@@ -76,6 +76,7 @@ impl Irq {
     pub(crate) fn remove_cq(&self, cookie: u64) {
         lock(&self.cqs).remove(&cookie);
         // Entries that still name it must not find a later one.       [E810 4.3]
+        // rule: event-77
         for ceq in &self.ceqs {
             lock(ceq)
                 .rewrite_pending(|entry| (entry.cookie == cookie).then_some(Ceqe { cookie: 0 }));
@@ -123,9 +124,27 @@ impl Irq {
 }
 
 impl Driver {
-    /// Handler of the vector of completion event queue `index`.
-    // rule: event-18
-    pub(crate) fn on_ceq(self: &Arc<Self>, index: usize, vector: MsixVector) {
+    /// Handler of a vector: completions first.                        [E810 4.7]
+    pub(crate) fn on_vector(
+        self: &Arc<Self>,
+        vector: MsixVector,
+        ceq: Option<CeqId>,
+        aeq: bool,
+    ) {
+        let puda = ceq.map_or_else(Vec::new, |ceq| self.drain_ceq(usize::from(ceq.0)));
+        if aeq {
+            self.drain_aeq();
+        }
+        self.engine.ring(Doorbell::Irq(vector));
+        for kind in puda {
+            self.on_puda(kind);
+        }
+    }
+
+    /// Takes every completion event that is there; gives the privileged queues that are to be
+    /// served.
+    // rule: event-18, event-76
+    fn drain_ceq(&self, index: usize) -> Vec<PudaKind> {
         let mut puda = Vec::new();
         if let Some(ceq) = self.irq.ceqs.get(index) {
             let mut ceq = lock(ceq);
@@ -148,16 +167,7 @@ impl Driver {
                 }
             }
         }
-        self.engine.ring(Doorbell::Irq(vector));
-        for kind in puda {
-            self.on_puda(kind);
-        }
-    }
-
-    /// Handler of the vector of the asynchronous event queue.
-    pub(crate) fn on_aeq(&self, vector: MsixVector) {
-        self.drain_aeq();
-        self.engine.ring(Doorbell::Irq(vector));
+        puda
     }
 
     /// Takes every asynchronous event that is there.                  [E810 5.2]
@@ -184,6 +194,8 @@ impl Driver {
 
     fn on_event(&self, event: &Aeqe, failed: &mut Vec<Arc<QpShared>>) {
         if event.is_cq() {
+            // One that is gone was told of before it went.
+            // rule: event-75
             let cq = lock(&self.irq.cqs).get(&event.context).map(Arc::clone);
             if let Some(cq) = cq
                 && let Some(ctx) = cq.ctx.upgrade()
@@ -275,14 +287,14 @@ const fn port_event(code: AeCode) -> Option<AsyncKind> {
 ///
 /// What a completion reports is no event: errors of the send queue, and of receives that were
 /// taken.
-// rule: event-56, event-101
+// rule: event-56, irq-1
 fn qp_event(code: AeCode, source: AeSource) -> Option<AsyncKind> {
     match code {
         AeCode::QP_SUSPEND_COMPLETE => return Some(AsyncKind::SqDrained),
         AeCode::LLP_CONNECTION_ESTABLISHED => return Some(AsyncKind::CommEst),
         AeCode::LAST_WQE_REACHED => return Some(AsyncKind::QpLastWqeReached),
         // It goes on; its owner is to stop it within a moment.
-        // rule: event-105
+        // rule: irq-3
         AeCode::RDMAP_ROE_BAD_LLP_CLOSE => return Some(AsyncKind::QpReqErr),
         AeCode::LLP_SYN_RECEIVED
         | AeCode::LLP_DOUBT_REACHABILITY

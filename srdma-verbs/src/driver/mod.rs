@@ -39,6 +39,7 @@ use irq::{AEQ_ENTRIES, CEQ_ENTRIES, Irq, MAX_CQ};
 use mcast::Groups;
 use puda::Puda;
 use qpns::Qpns;
+use srdma_core::hca::vectors::{Demand, Layout, Tracker, VectorUse};
 use srdma_core::hw::CqpCmd;
 use srdma_core::hw::cqp::{CreateAeq, CreateCeq};
 use srdma_core::limits;
@@ -102,7 +103,7 @@ pub(crate) struct Driver {
     pub(crate) dm_used: Mutex<u64>,
     /// Threads that run callbacks.
     pub(crate) crews: Crews,
-    vectors: u16,
+    pub(crate) layout: Layout,
     cookies: AtomicU64,
 }
 
@@ -116,14 +117,16 @@ impl fmt::Debug for Driver {
 
 impl Driver {
     /// Opens the sockets, starts the engine and brings the device up.
-    pub(crate) fn open(mut config: EngineConfig) -> Result<Arc<Self>, Reason> {
+    pub(crate) fn open(mut config: EngineConfig, msix: u32) -> Result<Arc<Self>, Reason> {
+        let layout = layout(msix)?;
+        config.hca.vectors = layout.vectors();
         if config.fault.is_none() {
             config.fault = crate::observe::faults()?;
         }
         crate::observe::start();
         let engine = Engine::open(config)?;
         let cqp = Cqp::attach(&engine)?;
-        let (vectors, guid, max_mtu, rx_buffer, addrs) = engine.with(|hca| {
+        let (guid, max_mtu, rx_buffer, addrs) = engine.with(|hca| {
             let config = hca.config();
             let addrs = hca
                 .port()
@@ -132,10 +135,9 @@ impl Driver {
                 .map(|(_, entry)| entry.addr)
                 .collect();
             let mtu = hca.port().mtu;
-            (hca.vectors(), config.guid, mtu, config.rx_buffer, addrs)
+            (config.guid, mtu, config.rx_buffer, addrs)
         });
-        let ceqs = ceq_count(vectors);
-        let (irq, event_cmds) = event_queues(&engine, ceqs, vectors)?;
+        let (irq, event_cmds) = event_queues(&engine, layout)?;
         let ids = Ids::new(&engine);
         let driver = Arc::new(Self {
             engine,
@@ -151,7 +153,7 @@ impl Driver {
             rx_buffer,
             dm_used: Mutex::new(0),
             crews: Crews::default(),
-            vectors,
+            layout,
             cookies: AtomicU64::new(puda::FIRST_FREE_COOKIE),
         });
         driver.bring_up(&event_cmds)?;
@@ -165,20 +167,14 @@ impl Driver {
         for cmd in event_cmds {
             self.exec(cmd)?;
         }
-        for vector in 0..self.vectors {
+        for VectorUse {
+            vector, aeq, ceq, ..
+        } in self.layout.uses()
+        {
             let weak = Arc::downgrade(self);
-            let vector = MsixVector(vector);
-            let shared = self.vectors == 1;
             let handler = Arc::new(move || {
-                let Some(driver) = weak.upgrade() else { return };
-                let driver: &Arc<Self> = &driver;
-                match vector.0 {
-                    0 if shared => {
-                        driver.drain_aeq();
-                        driver.on_ceq(0, vector);
-                    }
-                    0 => driver.on_aeq(vector),
-                    n => driver.on_ceq(usize::from(n) - 1, vector),
+                if let Some(driver) = weak.upgrade() {
+                    driver.on_vector(vector, ceq, aeq);
                 }
             });
             self.engine.set_handler(vector, handler);
@@ -195,11 +191,7 @@ impl Driver {
 
     /// The interrupt vector of a completion vector.
     pub(crate) const fn msix_of(&self, comp_vector: u16) -> MsixVector {
-        if self.vectors == 1 {
-            MsixVector(0)
-        } else {
-            MsixVector(comp_vector + 1)
-        }
+        self.layout.vector_of(CeqId(comp_vector))
     }
 
     /// Events of a vector come no closer together than `period_ns`.
@@ -252,13 +244,28 @@ impl Drop for Driver {
     }
 }
 
-/// One vector serves both kinds of events; of several, the first is the AEQ's.  [E810 4.7]
-const fn ceq_count(vectors: u16) -> u16 {
-    if vectors <= 1 { 1 } else { vectors - 1 }
+/// What the vectors of a device with `msix` of them are for: those of RDMA, as a network driver
+/// that has the rest would give them.                                 [events 5]
+// rule: event-80, event-81
+fn layout(msix: u32) -> Result<Layout, Reason> {
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    let demand = Demand {
+        hardware: msix,
+        cpus: u32::try_from(cpus).unwrap_or(u32::MAX / 4),
+        flow_director: true,
+        rdma: true,
+    };
+    let division = demand.divide()?;
+    let mut tracker = Tracker::new(msix, division.total(), false);
+    let granted = tracker.for_rdma(division.rdma).len();
+    let granted = u32::try_from(granted).unwrap_or(u32::MAX);
+    let layout = Layout::new(granted, demand.cpus)?;
+    Ok(layout.at_most(srdma_net::engine::MAX_VECTORS))
 }
 
 /// Memory and reading ends of the event queues, and the commands that create them.
-fn event_queues(engine: &Engine, ceqs: u16, vectors: u16) -> Result<(Irq, Vec<CqpCmd>), Reason> {
+fn event_queues(engine: &Engine, layout: Layout) -> Result<(Irq, Vec<CqpCmd>), Reason> {
+    let ceqs = layout.ceqs();
     let ceq_len = CEQ_ENTRIES as usize * 8;
     let aeq_at = ceq_len * usize::from(ceqs);
     let aeq_len = AEQ_ENTRIES as usize * 16;
@@ -272,7 +279,7 @@ fn event_queues(engine: &Engine, ceqs: u16, vectors: u16) -> Result<(Irq, Vec<Cq
             id: CeqId(ceq),
             entries: CEQ_ENTRIES,
             addr: mem.addr(at),
-            vector: MsixVector(if vectors <= 1 { 0 } else { ceq + 1 }),
+            vector: layout.vector_of(CeqId(ceq)),
         }));
     }
     let aeq = consumer(&mem, aeq_at, aeq_len, AEQ_ENTRIES)?;

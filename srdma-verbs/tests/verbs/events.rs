@@ -23,7 +23,7 @@ fn armed() -> Armed {
         .ctx
         .create_cq(64)
         .on_channel(&channel)
-        .comp_vector(1)
+        .comp_vector(b.ctx.query_device().comp_vectors - 1)
         .build()
         .unwrap();
     let (qa, qb) = connect(&a.qp(QpType::Rc), &b.qp(QpType::Rc).recv_cq(&cq));
@@ -185,6 +185,7 @@ fn events_of_a_dead_queue_are_not_delivered() {
 
 #[test]
 fn responder_faults_become_asynchronous_events() {
+    // proves: event-44, event-46, event-56
     let p = pair(QpType::Rc);
     let source = p.a.mr(8);
     let target = p.b.pd.register(vec![0; 8], Access::LOCAL_WRITE).unwrap();
@@ -241,7 +242,7 @@ fn a_missing_right_of_the_queue_pair_is_a_request_error() {
 
 #[test]
 fn the_limit_of_a_shared_queue_is_told_once() {
-    // proves: roce-120
+    // proves: roce-120, event-49
     let (a, b) = sides();
     let srq = b.pd.create_srq(16).build().unwrap();
     let (qa, _qb) = connect(&a.qp(QpType::Rc), &b.qp(QpType::Rc).srq(&srq));
@@ -271,7 +272,7 @@ fn the_limit_of_a_shared_queue_is_told_once() {
 
 #[test]
 fn a_shared_queue_s_queue_pair_tells_its_last_receive() {
-    // proves: roce-142
+    // proves: roce-142, event-50
     let (a, b) = sides();
     let srq = b.pd.create_srq(16).build().unwrap();
     let (_qa, qb) = connect(&a.qp(QpType::Rc), &b.qp(QpType::Rc).srq(&srq));
@@ -282,6 +283,7 @@ fn a_shared_queue_s_queue_pair_tells_its_last_receive() {
 
 #[test]
 fn draining_the_send_queue_is_told() {
+    // proves: event-52
     let p = pair(QpType::Rc);
     let (source, target) = (p.a.mr(100_000), p.b.mr(100_000));
     let mut batch = p.qa.post_send();
@@ -306,7 +308,7 @@ fn draining_the_send_queue_is_told() {
 
 #[test]
 fn a_queue_that_overflows_says_so() {
-    // proves: roce-140
+    // proves: roce-140, event-39, event-40, event-41
     let (a, b) = sides();
     let small = a.ctx.create_cq(4).build().unwrap();
     let (qa, _qb) = connect(&a.qp(QpType::Rc).send_cq(&small), &b.qp(QpType::Rc));
@@ -323,6 +325,17 @@ fn a_queue_that_overflows_says_so() {
     kinds.sort_by_key(|kind| kind.value());
     assert_eq!(kinds, [AsyncKind::CqErr, AsyncKind::QpFatal]);
     assert_eq!(qa.state(), QpState::Err);
+    // What it holds from before can be polled, in order, and it can be destroyed.
+    let mut ids = Vec::new();
+    let mut poll = small.poll();
+    while let Some(wc) = poll.next() {
+        ids.push(wc.wr_id());
+    }
+    drop(poll);
+    assert!(ids.len() >= 4, "{ids:?}");
+    assert!(ids.iter().copied().eq((0..).map(WrId).take(ids.len())));
+    qa.destroy().unwrap();
+    small.destroy().unwrap();
 }
 
 #[test]

@@ -33,5 +33,6 @@ mod ops;
 mod port;
 mod srqs;
 mod ud;
+mod vectors;
 mod wire;
 mod xrc;

@@ -74,7 +74,7 @@ fn qp_news(id: u32) -> Aeqe {
 
 #[test]
 fn the_end_of_a_queue_pair_is_told_however_late() {
-    // proves: event-106
+    // proves: irq-4
     let (mut events, memory) = (Events::new(1), words(4 * 2));
     events.create_aeq(MsixVector(0), memory.clone(), 4).unwrap();
     let mut aeq = Consumer::<Aeqe>::new(memory, 4).unwrap();
@@ -199,6 +199,33 @@ fn vectors_look_again_when_enabled() {
     events.control_vector(MsixVector(1), DynCtl::ZERO);
     events.raise_ce(CeqId(0), 2).unwrap();
     assert_eq!(events.poll_interrupt(T0), None, "disabled");
+}
+
+#[test]
+fn the_control_register_clears_what_is_pending_or_does_not() {
+    // proves: irq-2
+    let mut events = Events::new(1);
+    let vector = MsixVector(0);
+    events.create_ceq(CeqId(0), vector, words(8), 8).unwrap();
+    events.attach_cq(CeqId(0)).unwrap();
+    let came_and_went = |events: &mut Events| {
+        events.control_vector(vector, DynCtl::ZERO);
+        let position = events.raise_ce(CeqId(0), 2).unwrap();
+        events.ack_ce(CeqId(0), position);
+        assert_eq!(events.poll_interrupt(T0), None, "disabled");
+    };
+    came_and_went(&mut events);
+    events.control_vector(vector, DynCtl::rearm());
+    assert_eq!(events.poll_interrupt(T0), None, "cleared, and nothing new");
+    came_and_went(&mut events);
+    events.control_vector(vector, DynCtl::ZERO.with_enable(true));
+    assert_eq!(events.poll_interrupt(T0), Some(vector), "it was pending");
+    // No interval, whatever stands in the field: the one before stays.
+    let none = DynCtl::rearm().with_itr_index(DynCtl::NO_ITR);
+    events.control_vector(vector, none.with_interval(5));
+    let next = events.raise_ce(CeqId(0), 2).unwrap();
+    assert_eq!(events.poll_interrupt(T0), Some(vector), "never held back");
+    events.ack_ce(CeqId(0), next);
 }
 
 #[test]
