@@ -56,7 +56,7 @@ impl Closing {
 impl Hca {
     /// The peer of a queue pair has closed while work is outstanding; false if there is no such
     /// queue pair. Told once while the time runs.
-    // rule: event-105
+    // rule: irq-3
     pub fn bad_close(&mut self, now: Instant, qpn: Qpn) -> bool {
         let Some(slot) = self.qps.find(qpn.value()) else {
             return false;

@@ -349,7 +349,7 @@ impl Hca {
         Ok(())
     }
 
-    // rule: roce-141
+    // rule: roce-141, event-48
     pub(crate) fn destroy_qp(&mut self, qpn: Qpn, now: Instant) -> Outcome {
         if self.dev.mcast.is_attached(qpn) {
             return Err(refuse(CqpMinor::IN_USE));

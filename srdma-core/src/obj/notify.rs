@@ -135,7 +135,7 @@ impl Notifier {
     }
 
     /// Writes the CEQE if an event is held and nothing holds it back any more.
-    // rule: e810-21
+    // rule: e810-21, event-37
     pub(crate) fn attempt(&mut self, events: &mut Events, now: Instant) {
         if !self.arm.is_held() {
             return;

@@ -142,7 +142,7 @@ impl Srq {
     /// Takes the next entry into `cmd`. Also looks at the limit, and does so if there is none: an
     /// empty queue must tell.
     // rule: e810-27
-    // rule: roce-120
+    // rule: roce-120, event-49
     pub fn take(&mut self, events: &mut Events, cmd: &mut RqCmd) -> Taken {
         let taken = if self.error {
             Taken::Empty

@@ -81,7 +81,7 @@ impl Qp {
     }
 
     /// A completion could not be delivered: the queue pair is lost.
-    // rule: roce-140
+    // rule: roce-140, event-40, event-41
     pub(crate) fn cq_overrun(&mut self, ctx: &mut Ctx<'_>) {
         if self.state == QpState::Err || self.state == QpState::Reset {
             return;
@@ -173,6 +173,7 @@ impl Qp {
     }
 
     /// The send queue has drained in SQD.
+    // rule: event-52
     pub(crate) fn check_drained(&mut self, ctx: &mut Ctx<'_>) {
         let front = self.req.inflight.front();
         let drained = front.is_none_or(|work| !self.has_begun(work));

@@ -125,12 +125,7 @@ impl Irq {
 
 impl Driver {
     /// Handler of a vector: completions first.                        [E810 4.7]
-    pub(crate) fn on_vector(
-        self: &Arc<Self>,
-        vector: MsixVector,
-        ceq: Option<CeqId>,
-        aeq: bool,
-    ) {
+    pub(crate) fn on_vector(self: &Arc<Self>, vector: MsixVector, ceq: Option<CeqId>, aeq: bool) {
         let puda = ceq.map_or_else(Vec::new, |ceq| self.drain_ceq(usize::from(ceq.0)));
         if aeq {
             self.drain_aeq();

@@ -169,3 +169,54 @@ fn a_reporting_device_counts_what_was_missed() {
     t.cq.arm(false).unwrap();
     assert_eq!(t.b.ctx.counters().arms_missed, 1);
 }
+
+/// Queues with events under way are destroyed while another one on the same vector goes on.
+#[test]
+fn queues_that_come_and_go_disturb_nobody() {
+    // proves: event-76, event-77
+    use std::sync::atomic::{AtomicBool, Ordering};
+    const COMERS: u32 = 200;
+    let (a, b) = (Side::new(config()), Side::new(config()));
+    let over = AtomicBool::new(false);
+    let watch = |qps: (&Qp, &Qp), own: &Cq, cq: &Cq| {
+        cq.arm(false).unwrap();
+        let mut batch = qps.1.post_recv();
+        batch.recv(WrId(1));
+        batch.ring().unwrap();
+        let mut batch = qps.0.post_send();
+        batch.send(WrId(2)).signaled();
+        batch.ring().unwrap();
+        done(own);
+    };
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let own = a.ctx.create_cq(16).build().unwrap();
+            for comer in 0..COMERS {
+                let channel = b.ctx.create_comp_channel().unwrap();
+                let cq = b.ctx.create_cq(16).on_channel(&channel).build().unwrap();
+                let (qa, qb) = connect(
+                    &a.qp(QpType::Rc).send_cq(&own),
+                    &b.qp(QpType::Rc).recv_cq(&cq),
+                );
+                watch((&qa, &qb), &own, &cq);
+                if comer % 2 == 0 {
+                    drop(channel.wait());
+                }
+                qb.destroy().unwrap();
+                cq.destroy().unwrap();
+                assert!(channel.try_get().is_err(), "nobody hears of the dead");
+                qa.destroy().unwrap();
+            }
+            over.store(true, Ordering::SeqCst);
+        });
+        let channel = b.ctx.create_comp_channel().unwrap();
+        let cq = b.ctx.create_cq(16).on_channel(&channel).build().unwrap();
+        let (qa, qb) = connect(&a.qp(QpType::Rc), &b.qp(QpType::Rc).recv_cq(&cq));
+        while !over.load(Ordering::SeqCst) {
+            watch((&qa, &qb), &a.cq, &cq);
+            let event = channel.wait_for(Duration::from_secs(60));
+            assert_eq!(event.unwrap().cq(), &cq);
+            done(&cq);
+        }
+    });
+}

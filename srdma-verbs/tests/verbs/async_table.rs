@@ -53,7 +53,7 @@ fn end_of(code: u16) -> (WcStatus, AsyncKind) {
 
 #[test]
 fn every_code_has_its_event_flush_code_and_state() {
-    // proves: event-56, event-101
+    // proves: event-56, irq-1
     let (a, b) = sides();
     let mut ended = 0;
     for code in AeCode::ALL {
@@ -110,6 +110,44 @@ fn every_code_has_its_event_flush_code_and_state() {
         ended += 1;
     }
     assert_eq!(ended, AeCode::ALL.len() - NEWS.len() - OTHERS.len());
+}
+
+#[test]
+fn what_nobody_read_goes_with_its_queue_pair() {
+    // proves: event-47
+    let (a, b) = sides();
+    let (_qa, qb) = connect(&a.qp(QpType::Rc), &b.qp(QpType::Rc));
+    let (_qc, qd) = connect(&a.qp(QpType::Rc), &b.qp(QpType::Rc));
+    let code = AeCode::LLP_CONNECTION_ESTABLISHED;
+    for qp in [&qb, &qd, &qb] {
+        let qpn = qp.qp_num();
+        assert!(b.ctx.inject(Injection::Async { qpn, code }));
+    }
+    // Does not wait for anybody.
+    qb.destroy().unwrap();
+    let event = b.ctx.wait_async_event();
+    assert!(matches!(event.element(), Element::Qp(qp) if *qp == qd));
+    drop(event);
+    assert!(b.ctx.try_async_event().is_err());
+}
+
+#[test]
+fn an_error_of_a_queue_that_is_gone_is_nobodys() {
+    // proves: event-75
+    let (a, b) = sides();
+    let cq = b.ctx.create_cq(4).build().unwrap();
+    let (_qa, qb) = connect(&a.qp(QpType::Rc), &b.qp(QpType::Rc).recv_cq(&cq));
+    let overrun = Injection::RecvCqOverflow(qb.qp_num());
+    assert!(b.ctx.inject(overrun));
+    qb.destroy().unwrap();
+    cq.destroy().unwrap();
+    assert!(b.ctx.try_async_event().is_err(), "went with both");
+    assert!(!b.ctx.inject(Injection::CqOverflow(cq.id())));
+    // Others are served as before.
+    let (_qc, qd) = connect(&a.qp(QpType::Rc), &b.qp(QpType::Rc));
+    let (qpn, code) = (qd.qp_num(), AeCode::LLP_CONNECTION_ESTABLISHED);
+    assert!(b.ctx.inject(Injection::Async { qpn, code }));
+    assert_eq!(b.ctx.wait_async_event().kind(), AsyncKind::CommEst);
 }
 
 #[test]

@@ -97,6 +97,7 @@ fn a_queue_without_timestamps_has_none() {
 
 #[test]
 fn moderation_puts_an_event_off_until_there_are_enough() {
+    // proves: event-37, event-38
     let (a, b) = sides();
     let channel = b.ctx.create_comp_channel().unwrap();
     let cq = b.ctx.create_cq(16).on_channel(&channel).build().unwrap();
@@ -148,6 +149,7 @@ fn a_queue_shrinks_no_further_than_to_what_is_in_it() {
 
 #[test]
 fn a_queue_that_ignores_overruns_goes_on() {
+    // proves: event-42
     let (a, b) = sides();
     let cq = a.ctx.create_cq(1).ignore_overrun().build().unwrap();
     let (qa, qb) = connect(&a.qp(QpType::Rc).send_cq(&cq), &b.qp(QpType::Rc));

@@ -14,7 +14,7 @@ fn heard(ctx: &Context, kind: AsyncKind) {
 
 #[test]
 fn every_context_hears_of_edges_and_owes_nothing() {
-    // proves: event-45, event-53
+    // proves: event-44, event-45, event-53
     let config = config();
     let side = Side::new(config.clone());
     let other = config.open().unwrap();

@@ -19,7 +19,7 @@ fn closing() -> Rig {
 
 #[test]
 fn an_owner_that_does_nothing_has_it_ended() {
-    // proves: event-105
+    // proves: irq-3
     assert_eq!(CLOSE_NS, 100_000_000);
     let mut rig = closing();
     rig.node.advance(CLOSE_NS - 1);
@@ -37,7 +37,7 @@ fn an_owner_that_does_nothing_has_it_ended() {
 
 #[test]
 fn a_further_close_neither_tells_nor_prolongs() {
-    // proves: event-105
+    // proves: irq-3
     let mut rig = closing();
     rig.node.advance(CLOSE_NS / 2);
     assert!(rig.node.hca.bad_close(rig.node.now, rig.qp));
@@ -48,7 +48,7 @@ fn a_further_close_neither_tells_nor_prolongs() {
 
 #[test]
 fn an_owner_that_stops_it_hears_no_more() {
-    // proves: event-105
+    // proves: irq-3
     for to in [QpState::Err, QpState::Reset] {
         let mut rig = closing();
         assert!(rig.node.modify(rig.qp, to, AttrMask::NONE));
@@ -65,7 +65,7 @@ fn an_owner_that_stops_it_hears_no_more() {
 
 #[test]
 fn a_queue_pair_that_is_gone_is_left_alone() {
-    // proves: event-105
+    // proves: irq-3
     let mut rig = closing();
     let old = rig.qp;
     rig.renew();

@@ -245,6 +245,23 @@ fn lost_events_are_told_by_the_next() {
 }
 
 #[test]
+fn the_first_request_before_rts_is_told_once() {
+    // proves: event-51
+    let mut node = Node::new("10.0.0.1");
+    let qp = node.create(&QpSpec::default());
+    node.climb(qp, QpState::Rtr);
+    let peer = "10.0.0.2:49443".parse().unwrap();
+    for n in 0..3 {
+        let request = read_request(RQ_PSN + n, 0, srdma_core::num::Rkey(0), 0);
+        node.inject(peer, qp, &request);
+    }
+    let events = node.aes();
+    assert_eq!(events.len(), 1, "{events:?}");
+    assert_eq!(events[0].code, AeCode::LLP_CONNECTION_ESTABLISHED);
+    assert_eq!(node.state(qp), QpState::Rtr);
+}
+
+#[test]
 fn rings_wrap_many_times() {
     // proves: e810-16, e810-6, e810-14
     let mut rig = Rig::rc();

@@ -284,7 +284,7 @@ fn what_is_held_goes_when_the_queue_pair_starts_over_ends_or_is_destroyed() {
 
 #[test]
 fn a_refusal_gives_up_what_is_behind_it() {
-    // proves: ieq-8, roce-105
+    // proves: ieq-8, roce-105, e810-35
     // No receive: the peer waits, and everything comes again.
     let mut rig = keeping();
     rig.recv(0, 64);

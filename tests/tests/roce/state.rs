@@ -176,6 +176,7 @@ fn receives_posted_in_init_are_used() {
 fn a_draining_queue_ends_what_it_began_and_begins_nothing() {
     // proves: roce-81
     let mut rig = Rig::rc();
+    // proves: event-52
     let big = rig.node.mem(1 << 19);
     rig.node.send(rig.qp, &[big.sge(0, 1 << 19)]);
     rig.send(0, 4);

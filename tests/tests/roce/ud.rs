@@ -200,7 +200,7 @@ fn a_group_reaches_its_members() {
         group,
     }));
     assert_eq!(tell(&mut node), [members[1]]);
-    // proves: roce-141
+    // proves: roce-141, event-48
     node.refused(CqpCmd::DestroyQp(members[1]));
     node.ok(CqpCmd::McastDestroy(McastCmd {
         qpn: members[1],

@@ -173,7 +173,7 @@ impl CqTable {
         }
         if !cq.publish(cqe, now) {
             // rule: e810-25
-            // rule: roce-140
+            // rule: roce-140, event-39, event-42
             self.overflow(events, slot);
             return Err(Overrun);
         }

@@ -275,6 +275,7 @@ fn enabling_the_vector_stands_for_acknowledgements() {
 
 #[test]
 fn moderation_delays_and_never_cancels() {
+    // proves: event-37
     let mut rig = Rig::new(ArmModel::Strict);
     let end = rig.cq(3, 64, true);
     let moderation = Moderation {
@@ -310,7 +311,7 @@ fn moderation_delays_and_never_cancels() {
 
 #[test]
 fn overrun_raises_one_event_and_freezes() {
-    // proves: e810-25
+    // proves: e810-25, event-39
     // proves: roce-140
     let mut rig = Rig::new(ArmModel::Strict);
     let mut end = rig.cq(3, 4, true);
@@ -342,6 +343,7 @@ fn overrun_raises_one_event_and_freezes() {
 
 #[test]
 fn ignoring_overruns_raises_nothing() {
+    // proves: event-42
     let mut rig = Rig::new(ArmModel::Strict);
     let end = rig.cq(3, 4, false);
     for _ in 0..50 {

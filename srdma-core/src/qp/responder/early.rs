@@ -191,7 +191,7 @@ impl Qp {
     }
 
     /// Gives up what is held: the queue pair ends, starts over, or refuses what comes before it.
-    // rule: ieq-8
+    // rule: ieq-8, e810-35
     pub(crate) fn discard_early(&mut self, ctx: &mut Ctx<'_>) {
         if let Some(early) = self.early.as_mut() {
             early.discard(ctx.ieq, ctx.counters);

@@ -370,6 +370,7 @@ impl Qp {
     }
 
     /// The first request on a queue pair that is not yet in RTS.
+    // rule: event-51
     fn note_established(&mut self, ctx: &mut Ctx<'_>) {
         if self.state == QpState::Rtr && !self.established {
             self.established = true;

@@ -158,7 +158,7 @@ impl Qp {
 
     /// One flush CQE stands for everything in the receive queue. With a shared queue only a WQE
     /// already taken is flushed, and the driver learns that no more will be.
-    // rule: roce-142
+    // rule: roce-142, event-50
     // rule: xrc-8
     pub(crate) fn flush_rq(&mut self, ctx: &mut Ctx<'_>, code: FlushCode) -> bool {
         let taken = self.rsp.recv.taken;
