@@ -19,6 +19,7 @@ mod faults;
 mod follow;
 pub(crate) mod link;
 mod park;
+mod reply;
 mod thread;
 mod view;
 
@@ -34,6 +35,7 @@ use crate::stats;
 use crate::sys::eventfd::EventFd;
 use crate::trace;
 use link::Link;
+use reply::Reply;
 use srdma_core::hca::board::{Board, Doorbell};
 use srdma_core::hca::{Acks, Hca};
 use srdma_core::num::MsixVector;
@@ -41,7 +43,7 @@ use srdma_core::time::Instant;
 use srdma_core::tx::TxArena;
 use std::fmt;
 use std::ops::RangeInclusive;
-use std::os::fd::RawFd;
+use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
 
@@ -51,10 +53,6 @@ const BATCHES_PER_PASS: usize = 8;
 const BLOCKED_RETRY_NS: u64 = 50_000;
 /// How long acknowledgements may wait for a reply to share a send with.
 const ACK_WAIT_NS: u64 = 100_000;
-/// How long a poller may take to answer a message before its acknowledgement leaves alone.
-const REPLY_WAIT_NS: u64 = 10_000;
-/// Completions of one pass that still look like somebody waiting for a message.
-const PING_PONG_CQES: u64 = 2;
 /// Polls in a row after which somebody is taken to poll for good.
 const STEADY_POLLS: u32 = 32;
 /// Vectors that a device can have: one bit each in a pass's result.
@@ -65,8 +63,8 @@ pub(crate) struct Core {
     hca: Hca,
     link: Link,
     arena: TxArena,
-    /// Until when acknowledgements wait for a reply of the program.
-    acks_wait: Option<Instant>,
+    /// Whether acknowledgements wait for a reply of the program.
+    reply: Reply,
     /// The socket refused the last batch.
     blocked: bool,
     /// Passes by pollers in a row.
@@ -102,28 +100,26 @@ impl Core {
     fn pass(&mut self, now: Instant, board: &Board, by: By, looking_in: bool) -> Passed {
         let Self { hca, link, .. } = self;
         board.take(|what| hca.ring(now, what));
-        let cqes_before = hca.completions();
+        let before = hca.news();
         let received = if by == By::Poster {
+            self.reply.posted(now);
             0
         } else {
             link.receive(now, hca)
         };
-        // Acknowledgements only wait where somebody looks in if the caller does not come back.
-        let may_wait = looking_in && matches!(by, By::Poller | By::Waiter | By::Armer);
         if hca.poll_timeout().is_some_and(|at| at <= now) {
             hca.handle_timeout(now);
         }
-        // A program that has just been given a message may answer at once: its reply then takes
-        // the acknowledgement along. Under load there are many, and none waits.
-        let news = hca.completions() - cqes_before;
-        if may_wait && (1..=PING_PONG_CQES).contains(&news) && self.acks_wait.is_none() {
-            self.acks_wait = Some(now.after(REPLY_WAIT_NS));
+        // They wait only where somebody comes by when the wait is over: the background thread if it
+        // is this one, or if it looks in from time to time.
+        if looking_in || by == By::Anyone {
+            self.reply.messages(hca.news() - before, now);
         }
-        let wait = may_wait && self.acks_wait.is_some_and(|until| now < until);
-        if !wait {
-            self.acks_wait = None;
-        }
-        let acks = if wait { Acks::Wait } else { Acks::Send };
+        let acks = if self.reply.holds(now) {
+            Acks::Wait
+        } else {
+            Acks::Send
+        };
         let sent = self.transmit(now, acks);
         let mut fired = 0u64;
         while let Some(vector) = self.hca.poll_interrupt(now) {
@@ -177,7 +173,7 @@ impl Core {
             earlier(now);
         }
         if self.hca.owes_acks() {
-            earlier(now.after(ACK_WAIT_NS));
+            earlier(self.reply.until().unwrap_or_else(|| now.after(ACK_WAIT_NS)));
         }
         if let Some(due) = self.link.deadline() {
             earlier(due);
@@ -194,7 +190,7 @@ pub(crate) struct Shared {
     board: Board,
     clock: Clock,
     msix: Msix,
-    waker: Option<mio::Waker>,
+    waker: Option<EventFd>,
     stop: AtomicBool,
     /// When a polling thread drove last.
     pollers: Callers,
@@ -232,15 +228,9 @@ impl Engine {
         let background = config.background;
         let name = config.display_name();
         let (link, hca) = link::open(config)?;
-        let poll = if background {
-            Some(mio::Poll::new().map_err(NetError::Poll)?)
-        } else {
-            None
-        };
-        let waker = match &poll {
-            Some(poll) => Some(thread::waker(poll).map_err(NetError::Poll)?),
-            None => None,
-        };
+        let waker = background.then(EventFd::new).transpose();
+        let waker = waker.map_err(NetError::Poll)?;
+        let waker_fd = waker.as_ref().map(AsRawFd::as_raw_fd);
         let vectors = hca.vectors().min(MAX_VECTORS);
         let mut arena = TxArena::new().map_err(|_| NetError::OutOfMemory)?;
         link.learn_limits(&mut arena.limits);
@@ -252,7 +242,7 @@ impl Engine {
                 hca,
                 link,
                 arena,
-                acks_wait: None,
+                reply: Reply::default(),
                 blocked: false,
                 polls: 0,
             }),
@@ -273,8 +263,8 @@ impl Engine {
             following: Mutex::default(),
         });
         stats::enter(name, WeakEngine::new(&shared));
-        let thread = match poll {
-            Some(poll) => Some(Arc::new(thread::start(&shared, poll)?)),
+        let thread = match waker_fd {
+            Some(waker) => Some(Arc::new(thread::start(&shared, waker)?)),
             None => None,
         };
         Ok(Self {
@@ -489,8 +479,7 @@ impl Shared {
     fn wake_thread(&self) {
         self.planned.store(0, Ordering::Relaxed);
         if let Some(waker) = &self.waker {
-            // A full waker queue means that it is awake already.
-            let _ = waker.wake();
+            waker.signal();
         }
     }
 }

@@ -367,10 +367,11 @@ impl Hca {
         .min()
     }
 
-    /// Completions written so far.
+    /// What a program may have been waiting for, so far: completions, and messages written into its
+    /// memory.
     #[must_use]
-    pub const fn completions(&self) -> u64 {
-        self.dev.cqs.stats().0
+    pub const fn news(&self) -> u64 {
+        self.dev.cqs.stats().0 + self.dev.counters.inbound_writes
     }
 
     /// True if something is ready to be sent, acknowledgements aside.

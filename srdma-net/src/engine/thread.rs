@@ -5,33 +5,30 @@
 //! | serving | nothing: runs passes | nothing came for the spin budget |
 //! | idle | the sockets, the waker, the next deadline | something happens |
 //! | looking in | the waker and a short timer | the pollers have stopped |
+//!
+//! A program that polls memory never calls us and leaves no core free. So the thread asks for the
+//! processor when a packet comes, with a short slice that lets it go before a busy thread
+//! ([`sched`]), and gives it back at once where the program is about to answer.
 
 use super::{By, Shared};
 use crate::error::NetError;
 use crate::netlink::Watch;
 use crate::spin::{CALLER_GRACE_NS, SPIN_NS, Spinner, Wait};
-use mio::unix::SourceFd;
-use mio::{Events, Interest, Poll, Token, Waker};
-use std::io;
+use crate::sys::ppoll::sleep_on;
+use crate::sys::sched;
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-const WAKER: Token = Token(usize::MAX);
-/// Interfaces changed.
-const WATCH: Token = Token(usize::MAX - 1);
 /// How often to look in while pollers drive.
-const LOOK_IN: Duration = Duration::from_micros(300);
+const LOOK_IN_NS: u64 = 300_000;
+/// How long to leave the device to somebody who is in it. A yield would not do: with a short slice
+/// the scheduler gives the processor back at once, before the other is done.
+const LOCKED: Duration = Duration::from_micros(20);
 /// A thread that parked and left within this time will probably do so again.
 const BUSY_NS: u64 = 2_000_000;
-/// Events taken from the kernel at once; what is left comes with the next call.
-const EVENTS: usize = 8;
-
-pub(super) fn waker(poll: &Poll) -> io::Result<Waker> {
-    Waker::new(poll.registry(), WAKER)
-}
 
 /// The thread, stopped and joined when the last engine handle goes.
 pub(super) struct Running {
@@ -53,23 +50,15 @@ impl Drop for Running {
     }
 }
 
-pub(super) fn start(shared: &Arc<Shared>, poll: Poll) -> Result<Running, NetError> {
-    if let Some(watch) = &shared.watch {
-        let fd = watch.as_raw_fd();
-        let mut source = SourceFd(&fd);
-        let registry = poll.registry();
-        registry
-            .register(&mut source, WATCH, Interest::READABLE)
-            .map_err(NetError::Poll)?;
-    }
+pub(super) fn start(shared: &Arc<Shared>, waker: RawFd) -> Result<Running, NetError> {
     let mine = Arc::clone(shared);
     let handle = std::thread::Builder::new()
         .name("srdma-engine".into())
         .spawn(move || {
             Thread {
-                fds: mine.fds(),
+                watch: mine.watch.as_ref().map(AsRawFd::as_raw_fd),
+                waker,
                 shared: mine,
-                poll,
                 armed: false,
                 woken: true,
             }
@@ -84,9 +73,9 @@ pub(super) fn start(shared: &Arc<Shared>, poll: Poll) -> Result<Running, NetErro
 
 struct Thread {
     shared: Arc<Shared>,
-    poll: Poll,
-    fds: Arc<[RawFd]>,
-    /// The sockets are registered.
+    waker: RawFd,
+    watch: Option<RawFd>,
+    /// Packets wake it.
     armed: bool,
     /// It has just slept: any socket may have woken it.
     woken: bool,
@@ -94,36 +83,40 @@ struct Thread {
 
 impl Thread {
     fn run(mut self) {
-        let mut events = Events::with_capacity(EVENTS);
+        // Where the kernel refuses, the thread is as prompt as any other.
+        let _ = sched::be_prompt();
         let mut spin = Spinner::new(SPIN_NS);
         while !self.shared.stop.load(Ordering::SeqCst) {
-            let timeout = if self.shared.parked.load(Ordering::SeqCst) {
+            let limit_ns = if self.shared.parked.load(Ordering::SeqCst) {
                 self.disarm();
                 match self.stay_out() {
-                    Some(timeout) => timeout,
+                    Some(limit) => limit,
                     None => continue,
                 }
             } else if self.pollers_drive() {
                 self.disarm();
-                Some(LOOK_IN)
+                Some(LOOK_IN_NS)
             } else {
                 match self.serve(&mut spin) {
-                    Some(timeout) => timeout,
+                    Some(limit) => limit,
                     None => continue,
                 }
             };
-            // Interrupted or not: the loop looks at everything again.
-            let _ = self.poll.poll(&mut events, timeout);
-            self.shared.planned.store(0, Ordering::Relaxed);
-            self.woken = true;
-            if events.iter().any(|event| event.token() == WATCH) {
-                self.follow();
-            }
+            self.sleep(limit_ns);
         }
     }
 
-    /// Something about the interfaces has changed.
-    fn follow(&self) {
+    /// Interrupted or not: the loop looks at everything again.
+    fn sleep(&mut self, limit_ns: Option<u64>) {
+        let sockets = self.armed.then(|| self.shared.fds());
+        let sockets = sockets.iter().flat_map(|fds| fds.iter().copied());
+        let fds = [self.waker].into_iter().chain(self.watch).chain(sockets);
+        let _ = sleep_on(fds, limit_ns);
+        self.shared.planned.store(0, Ordering::Relaxed);
+        self.woken = true;
+        if let Some(waker) = &self.shared.waker {
+            waker.take();
+        }
         if self.shared.watch.as_ref().is_some_and(Watch::take) {
             self.shared.follow();
         }
@@ -138,10 +131,10 @@ impl Thread {
 
     /// Somebody is parked and serves. Looks in while that may change soon, else sleeps for good.
     /// `None`: it has left meanwhile.
-    fn stay_out(&self) -> Option<Option<Duration>> {
+    fn stay_out(&self) -> Option<Option<u64>> {
         let now = self.shared.clock.now();
         if self.shared.pollers.driving(now, BUSY_NS).is_some() {
-            return Some(Some(LOOK_IN));
+            return Some(Some(LOOK_IN_NS));
         }
         self.shared.deep.store(true, Ordering::SeqCst);
         if self.shared.parked.load(Ordering::SeqCst) {
@@ -152,11 +145,11 @@ impl Thread {
     }
 
     /// Runs a pass. `None`: look again at once; else how long to sleep.
-    fn serve(&mut self, spin: &mut Spinner) -> Option<Option<Duration>> {
+    fn serve(&mut self, spin: &mut Spinner) -> Option<Option<u64>> {
         let shared = Arc::clone(&self.shared);
         let Some(mut core) = shared.try_lock() else {
             // Somebody is in there; if they do not come back, the next look finds the rest.
-            std::thread::yield_now();
+            std::thread::sleep(LOCKED);
             return None;
         };
         if std::mem::take(&mut self.woken) {
@@ -166,24 +159,25 @@ impl Thread {
         if active {
             spin.worked(shared.clock.now());
         }
-        let fresh = !self.armed;
         self.arm();
-        if active || fresh {
-            return None;
-        }
         let core = shared.try_lock()?;
         let now = shared.clock.now();
         if shared.board.is_dirty() {
             return None;
         }
+        // Nothing is spun for while the program is to answer: it may need this very core.
+        let gives_way = core.reply.is_awaited(now);
+        if !gives_way && active {
+            return None;
+        }
         let deadline = core.deadline(now);
         match spin.next(now, deadline) {
-            Wait::Spin => {
+            Wait::Spin if !gives_way || deadline.is_some_and(|at| at <= now) => {
                 drop(core);
                 std::hint::spin_loop();
                 None
             }
-            Wait::Sleep { limit_ns } => {
+            _ => {
                 let planned = deadline.map_or(u64::MAX, |at| at.0.max(1));
                 shared.planned.store(planned, Ordering::Relaxed);
                 drop(core);
@@ -194,40 +188,20 @@ impl Thread {
                     shared.planned.store(0, Ordering::Relaxed);
                     return None;
                 }
-                Some(limit_ns.map(Duration::from_nanos))
+                Some(deadline.map(|at| at.since(now)))
             }
         }
     }
 
     /// Wakes up for packets.
     fn arm(&mut self) {
-        let fds = self.shared.fds();
-        if !Arc::ptr_eq(&fds, &self.fds) {
-            self.disarm();
-            self.fds = fds;
-        }
-        if self.armed {
-            return;
-        }
-        for (at, fd) in self.fds.iter().enumerate() {
-            let _ = self
-                .poll
-                .registry()
-                .register(&mut SourceFd(fd), Token(at), Interest::READABLE);
-        }
         self.armed = true;
         self.shared.looking_in.store(false, Ordering::Relaxed);
     }
 
     /// Leaves the packets to those who poll.
     fn disarm(&mut self) {
-        self.shared.looking_in.store(true, Ordering::Relaxed);
-        if !self.armed {
-            return;
-        }
-        for fd in &*self.fds {
-            let _ = self.poll.registry().deregister(&mut SourceFd(fd));
-        }
         self.armed = false;
+        self.shared.looking_in.store(true, Ordering::Relaxed);
     }
 }

@@ -11,6 +11,7 @@
 //! | `lock.rs` | locks on bytes of a file | a pointer to their description |
 //! | `exit.rs` | a call at the end of the process | a pointer to a function |
 //! | `ppoll.rs` | sleeping on several descriptors | an array of them, and a time limit |
+//! | `sched.rs` | a thread that runs soon | the kernel's description of its scheduling |
 //! | `cmsg.rs` | control messages, as bytes | macros of libc for their lengths |
 //! | `addr.rs` | socket addresses | nothing: bytes in, bytes out |
 //!
@@ -39,4 +40,5 @@ pub(crate) mod memory;
 pub(crate) mod mmsg;
 pub(crate) mod netlink;
 pub(crate) mod ppoll;
+pub(crate) mod sched;
 pub(crate) mod sockopt;

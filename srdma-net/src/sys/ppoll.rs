@@ -4,8 +4,9 @@ use srdma_core::limits::MAX_GIDS;
 use std::io;
 use std::os::fd::RawFd;
 
-/// Descriptors of one sleep at most: both sockets of each address, and one to be woken by.
-const MAX_FDS: usize = 2 * MAX_GIDS + 1;
+/// Descriptors of one sleep at most: both sockets of each address, one to be woken by, and one that
+/// tells of interfaces.
+const MAX_FDS: usize = 2 * MAX_GIDS + 2;
 
 /// Sleeps until one of `fds` is readable, a signal comes, or `limit_ns` have passed. Descriptors
 /// beyond [`MAX_FDS`] are not looked at: their packets wait for the limit.
