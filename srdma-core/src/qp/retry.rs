@@ -12,7 +12,7 @@ use crate::hca::ctx::Ctx;
 use crate::hw::aeqe::AeCode;
 use crate::hw::cqe::FlushCode;
 use crate::num::Psn;
-use crate::time::{Instant, rnr_timer_ns};
+use crate::time::{Instant, ack_timeout_ns, rnr_timer_ns};
 
 /// A second NAK or gap at one PSN within this time belongs to the first, however near the peer is.
 const SAME_LOSS_NS: u64 = 200_000;
@@ -26,7 +26,12 @@ pub(crate) struct Gap {
     until: Instant,
     /// How often it was answered without effect.
     times: u32,
+    /// A retry was paid for it, which covers all answers until then.
+    paid_until: Instant,
 }
+
+/// What a retry covers where the program set no ACK timeout.
+const PAID_NS: u64 = 60_000_000;
 
 /// Each further answer to one loss waits twice as long, up to this many times: before the answer
 /// comes what the peer had sent already, which may be as much as our socket holds.
@@ -63,7 +68,7 @@ impl Requester {
 
     /// This loss is answered now. Until the answer can have had an effect, whatever else tells of
     /// the loss tells of the same.
-    fn answer(&mut self, psn: Psn, now: Instant) {
+    fn answer(&mut self, psn: Psn, now: Instant, paid_until: Instant) {
         let before = self.gap.filter(|gap| gap.psn == psn);
         let times = before.map_or(0, |gap| (gap.times + 1).min(MAX_DOUBLINGS));
         let ns = self.rtt.round_trip(now).max(SAME_LOSS_NS) << times;
@@ -71,6 +76,7 @@ impl Requester {
             psn,
             until: now.after(ns),
             times,
+            paid_until,
         });
     }
 }
@@ -122,10 +128,10 @@ impl Qp {
         if self.req.rnr_until.is_some() || self.req.answered(psn, ctx.now) {
             return;
         }
-        if !self.take_retry(ctx) {
+        let Some(paid_until) = self.pay(ctx, psn) else {
             return;
-        }
-        self.req.answer(psn, ctx.now);
+        };
+        self.req.answer(psn, ctx.now, paid_until);
         ctx.counters.completer_retry_err += 1;
         if !self.mend(ctx, psn) {
             self.rewind(ctx, psn);
@@ -139,10 +145,10 @@ impl Qp {
         if self.req.rnr_until.is_some() || self.req.answered(una, ctx.now) {
             return;
         }
-        if !self.take_retry(ctx) {
+        let Some(paid_until) = self.pay(ctx, una) else {
             return;
-        }
-        self.req.answer(una, ctx.now);
+        };
+        self.req.answer(una, ctx.now, paid_until);
         ctx.counters.implied_nak += 1;
         self.rewind(ctx, una);
     }
@@ -202,6 +208,18 @@ impl Qp {
         }
     }
 
+    /// A retry for the loss of `psn`, unless it is paid for already: until when it is then. A peer
+    /// that has no processor for a while draws several answers to one loss, and is not given up
+    /// sooner than one that says nothing.
+    fn pay(&mut self, ctx: &mut Ctx<'_>, psn: Psn) -> Option<Instant> {
+        let paid = self.req.gap.filter(|gap| gap.psn == psn);
+        if let Some(gap) = paid.filter(|gap| ctx.now < gap.paid_until) {
+            return Some(gap.paid_until);
+        }
+        let ns = ack_timeout_ns(self.conn.timeout).unwrap_or(PAID_NS);
+        self.take_retry(ctx).then(|| ctx.now.after(ns))
+    }
+
     /// Uses up one retry; without any left the oldest WQE fails.
     // rule: roce-59
     fn take_retry(&mut self, ctx: &mut Ctx<'_>) -> bool {
@@ -227,14 +245,14 @@ mod tests {
         let mut req = Requester::new();
         let (psn, mut now) = (Psn::new(5), Instant(0));
         for times in 0..12 {
-            req.answer(psn, now);
+            req.answer(psn, now, now);
             let wait = SAME_LOSS_NS << times.min(MAX_DOUBLINGS);
             assert!(req.answered(psn, now.after(wait - 1)), "{times}");
             assert!(!req.answered(psn, now.after(wait)), "{times}");
             now = now.after(wait);
         }
         assert!(!req.answered(psn.add(1), now), "another loss");
-        req.answer(psn.add(1), now);
+        req.answer(psn.add(1), now, now);
         assert!(!req.answered(psn.add(1), now.after(SAME_LOSS_NS)));
     }
 }

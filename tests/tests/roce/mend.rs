@@ -6,6 +6,9 @@ use srdma_tests::node::{Node, QpSpec};
 use srdma_tests::rig::{Rig, SQ_PSN};
 use srdma_tests::wire_dsl::{Heard, ack, nak};
 
+/// How long one retry covers the answers to one loss, if there is no ACK timeout.
+const PAID_NS: u64 = 60_000_000;
+
 /// A requester with `n` SENDs in flight.
 fn flying(n: u32) -> Rig {
     let mut rig = Rig::on(Node::keeping("10.0.0.1"), &QpSpec::default());
@@ -152,13 +155,16 @@ fn lost_over_and_over_ends_in_the_last_retry() {
         Node::keeping("10.0.0.1"),
         &QpSpec {
             retry_cnt: 2,
+            timeout: 0,
             ..QpSpec::default()
         },
     );
     rig.send(0, 4);
     rig.transmit();
     assert_eq!(missing(&mut rig, 0), [0]);
+    rig.node.advance(PAID_NS);
     assert_eq!(missing(&mut rig, 0), [0]);
+    rig.node.advance(PAID_NS);
     assert_eq!(missing(&mut rig, 0), [0; 0]);
     assert_eq!(rig.done(), [('s', 0, Some(8))]);
 }

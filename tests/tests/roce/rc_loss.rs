@@ -28,6 +28,9 @@ fn work(pair: &mut Pair) {
     }
 }
 
+/// How long one retry covers the answers to one loss, if there is no ACK timeout.
+const PAID_NS: u64 = 60_000_000;
+
 #[track_caller]
 fn all_done(pair: &mut Pair, what: &str) {
     let done = brief_wcs(&pair.a.poll());
@@ -208,17 +211,39 @@ fn naks_without_progress_use_up_the_retries() {
     // proves: roce-59
     let mut rig = Rig::with(&QpSpec {
         retry_cnt: 2,
+        timeout: 0,
         ..QpSpec::default()
     });
     rig.send(0, 4);
     rig.transmit();
     for _ in 0..2 {
-        rig.node.advance(1_000_000);
+        rig.node.advance(PAID_NS);
         assert_eq!(rig.hear(nak(SQ_PSN, NakCode::PSN_SEQUENCE)).len(), 1);
     }
-    rig.node.advance(1_000_000);
+    rig.node.advance(PAID_NS);
     rig.tell(nak(SQ_PSN, NakCode::PSN_SEQUENCE));
     assert_eq!(rig.done(), [('s', 0, Some(8))]);
+}
+
+#[test]
+fn a_slow_peer_is_not_given_up_before_a_silent_one() {
+    // proves: roce-59
+    let mut rig = Rig::with(&QpSpec {
+        retry_cnt: 1,
+        ..QpSpec::default()
+    });
+    rig.send(0, 4);
+    rig.transmit();
+    // Answers to what was sent at first, which sat in a socket while the peer had no processor.
+    let mut answered = 0;
+    for _ in 0..60 {
+        rig.node.advance(1_000_000);
+        answered += rig.hear(nak(SQ_PSN, NakCode::PSN_SEQUENCE)).len();
+    }
+    assert!(answered > 3, "{answered}");
+    assert_eq!(rig.state(), QpState::Rts);
+    rig.tell(ack(SQ_PSN));
+    assert_eq!(rig.done(), [('s', 0, None)]);
 }
 
 #[test]
@@ -292,6 +317,7 @@ fn a_long_way_does_not_use_up_the_retries() {
 fn responses_that_never_come_use_up_the_retries() {
     let mut rig = Rig::with(&QpSpec {
         retry_cnt: 3,
+        timeout: 0,
         ..QpSpec::default()
     });
     let sge = rig.mem.sge(0, 8);
@@ -300,10 +326,10 @@ fn responses_that_never_come_use_up_the_retries() {
     rig.send(0, 4);
     rig.transmit();
     for _ in 0..3 {
-        rig.node.advance(1_000_000);
+        rig.node.advance(PAID_NS);
         assert!(!rig.hear(ack(SQ_PSN + 1)).is_empty());
     }
-    rig.node.advance(1_000_000);
+    rig.node.advance(PAID_NS);
     rig.tell(ack(SQ_PSN + 1));
     assert_eq!(rig.done(), [('s', 0, Some(8)), ('s', 1, Some(1))]);
 }
