@@ -260,6 +260,27 @@ impl ManagedCq {
     ///
     /// A closure that owns a handle on this queue, or on a queue pair that reports to it, keeps
     /// both alive until it is unregistered or the queue is destroyed.
+    ///
+    /// ```
+    /// # fn main() -> srdma_verbs::Result<()> {
+    /// # let ctx = srdma_verbs::DeviceConfig::doc_test()?.open()?;
+    /// # let pd = ctx.alloc_pd()?;
+    /// use srdma_verbs::{PollContext, QpType};
+    /// let cq = ctx.create_managed_cq(64).poll_context(PollContext::Softirq).build()?;
+    /// let qp = pd.create_qp(QpType::Rc).send_cq(cq.cq()).recv_cq(cq.cq()).build()?;
+    /// # let peer = pd.create_qp(QpType::Rc).send_cq(cq.cq()).recv_cq(cq.cq()).build()?;
+    /// # let (here, there) = (qp.endpoint(), peer.endpoint());
+    /// # let (qp, _peer) = (qp.connect(&there)?, peer.connect(&here)?);
+    /// let (tell, done) = std::sync::mpsc::channel();
+    /// let sent = cq.register(move |_, wc| tell.send(wc.status()).unwrap_or_default())?;
+    /// let mut batch = qp.post_send();
+    /// batch.nop(sent.wr_id()).signaled();
+    /// batch.ring()?;
+    /// assert_eq!(done.recv(), Ok(srdma_verbs::WcStatus::Success));
+    /// // Nothing is outstanding afterwards, and every closure has run.
+    /// qp.drain()?;
+    /// # Ok(()) }
+    /// ```
     // rule: mcq-3
     pub fn register(
         &self,
