@@ -310,3 +310,28 @@ fn a_nak_that_is_out_of_date_is_not_sent() {
         "the receive came in time"
     );
 }
+
+#[test]
+fn a_duplicate_does_not_acknowledge_an_answer_that_may_be_lost() {
+    // Linux rxe takes a plain acknowledgement of an atomic's PSN for its answer, and completes it
+    // without the value.
+    let mut rig = Rig::rc();
+    rig.recv(0, 64);
+    let (at, key) = (rig.mem.at(128), rig.mem.rkey());
+    let first = [(0x11, RQ_PSN, 0x1f)];
+    assert_eq!(answers(&rig.hear(send_only(RQ_PSN, b"send").ack())), first);
+    let read = answers(&rig.hear(read_request(RQ_PSN + 1, at, key, 1500)));
+    assert_eq!(read, [(0x0d, RQ_PSN + 1, 0x1f), (0x0f, RQ_PSN + 2, 0x1f)]);
+    let atomic = [(0x12, RQ_PSN + 3, 0x1f)];
+    let add = || fetch_add(RQ_PSN + 3, at, key, 1);
+    assert_eq!(answers(&rig.hear(add())), atomic);
+    // The answers were lost, and the peer begins again with what it had not heard of.
+    assert_eq!(answers(&rig.hear(send_only(RQ_PSN, b"send").ack())), first);
+    assert_eq!(answers(&rig.hear(add())), atomic);
+    assert_eq!(rig.mem.word(128), 1);
+    // Behind them an acknowledgement stands for all.
+    let write = write_only(RQ_PSN + 4, at, key, b"data").ack();
+    let all = [(0x11, RQ_PSN + 4, 0x1f)];
+    assert_eq!(answers(&rig.hear(write)), all);
+    assert_eq!(answers(&rig.hear(send_only(RQ_PSN, b"send").ack())), all);
+}

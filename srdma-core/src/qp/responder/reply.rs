@@ -282,6 +282,19 @@ impl Qp {
 }
 
 impl Replies {
+    /// The newest PSN up to `psn` that a plain acknowledgement may name: not one of a READ or an
+    /// atomic. A duplicate may draw one when the newest request is of that kind and its answer was
+    /// lost; Linux rxe would take it for the answer and complete the request without its data.
+    fn before_answers(&self, psn: Psn) -> Psn {
+        self.kept.iter().rev().fold(psn, |psn, kept| {
+            if kept.holds(psn) {
+                kept.first.prev()
+            } else {
+                psn
+            }
+        })
+    }
+
     /// Sends answer `number` again. Whatever was due after it will be asked for again.
     fn requeue(&mut self, number: u64) {
         while self.sending.back().is_some_and(|last| *last >= number) {
@@ -321,7 +334,7 @@ impl Qp {
         if !self.rsp.replies.ack.is_due() || self.rsp.replies.is_urgent() {
             return Emitted::Idle;
         }
-        let psn = self.rsp.epsn.prev();
+        let psn = self.rsp.replies.before_answers(self.rsp.epsn.prev());
         if !self.push_aeth(ctx, arena, psn, Syndrome::Ack { credits: 31 }, MARK_ACK) {
             return Emitted::Full;
         }
