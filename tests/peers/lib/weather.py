@@ -69,6 +69,7 @@ def judge(check):
     naks, gaps = ours["NAK 0x60"], rxe["packets"]
     if naks > max(20, gaps // 4):
         return f"{naks} sequence NAKs for {gaps} packets"
-    if ours["needless"] > ours["packets"] // 50:
+    # A process that did not run for a while finds its timer due, and the answer in its socket.
+    if ours["needless"] > max(100, ours["packets"] // 10):
         return f"{ours['needless']} packets sent again though acknowledged long before"
     return None

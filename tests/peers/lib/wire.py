@@ -128,6 +128,7 @@ class Flow:
         self.last = None      # opcode of the newest request
         self.mtu = 0
         self.read = None      # a READ whose answer tells the MTU: its PSN and headers
+        self.reads = set()    # PSNs of responses
         self.acked = None     # the newest PSN that the other end has acknowledged
         self.acked_at = {}    # when it did, by PSN
 
@@ -137,10 +138,13 @@ class Check:
 
     # Seconds that an acknowledgement and a repetition may cross.
     CROSSING = 0.1
+    # Seconds between packets of one burst.
+    BURST = 0.02
 
     def __init__(self, path, ours):
         self.ours, self.faults, self.wrong = ours, [], 0
         self.flows, self.sent, self.answers = {}, {}, {}
+        self.needless_at = {True: 0.0, False: 0.0}
         # By who sent it: packets, repetitions, needless ones, and kinds of answers.
         self.counts = {True: collections.Counter(), False: collections.Counter()}
         for time, frame, whole in frames(path):
@@ -187,11 +191,16 @@ class Check:
             flow.mtu = flow.mtu or packet.payload
             flow.next, flow.read = packet.psn + responses(flow.read[1], flow.mtu) & 0xffffff, None
         done = packet.psn if kind == 0 else packet.psn - 1 & 0xffffff
+        if packet.op != ACK:
+            flow.acked_at.setdefault(packet.psn, packet.time)
         first = done if flow.acked is None else flow.acked + 1 & 0xffffff
         if after(done, first) < 0:
             return
         for step in range(after(done, first) + 1):
-            flow.acked_at[first + step & 0xffffff] = packet.time
+            psn = first + step & 0xffffff
+            # What acknowledges all before it says nothing of responses that were lost.
+            if psn not in flow.reads:
+                flow.acked_at.setdefault(psn, packet.time)
         flow.acked = done
 
     def _request(self, packet, mine):
@@ -210,6 +219,10 @@ class Check:
             acked = flow.acked_at.get(packet.psn)
             if acked is not None and packet.time - acked > self.CROSSING:
                 self.counts[mine]["needless"] += 1
+                # What a process sends at once that did not run for a while counts as one.
+                if packet.time - self.needless_at[mine] > self.BURST:
+                    self.counts[mine]["needless bursts"] += 1
+                self.needless_at[mine] = packet.time
             return
         # What rxe sends was lost and put out of order by netem before it came here.
         if mine and ahead > 0:
@@ -219,6 +232,8 @@ class Check:
         flow.last = packet.op
         flow.next = packet.psn + 1 & 0xffffff
         if packet.op == READ:
+            for step in range(responses(packet.headers, flow.mtu or 256)):
+                flow.reads.add(packet.psn + step & 0xffffff)
             flow.next = packet.psn + responses(packet.headers, flow.mtu) & 0xffffff
             if not flow.mtu:
                 flow.next, flow.read = None, (packet.psn, packet.headers)

@@ -70,7 +70,7 @@ static const struct scene scenes[] = {
     {"send_too_long_one_packet", SEND, RC, .len = 500, .recvs = 2, .recv_len = 100},
     {"recv_wrong_key", SEND, RC, .recvs = 2, .recv_key = WRONG},
     {"recv_read_only", SEND, RC, .recvs = 2, .recv_key = CLOSED},
-    {"recv_cq_full", SEND, RC, .recvs = 8, .recv_cq_depth = 3, .requests = 8, .retries = 2},
+    {"recv_cq_full", SEND, RC, .recvs = 24, .recv_cq_depth = 1, .requests = 24, .retries = 2},
     {"invalidate_wrong_key", IBV_WR_SEND_WITH_INV, RC, .recvs = 2, .retries = 2},
     {"gather_wrong_key", WRITE, RC, .local_key = WRONG},
     {"gather_other_domain", SEND, RC, .local_key = OTHER, .recvs = 2},
@@ -150,12 +150,20 @@ static void post_request(struct end *end, const struct scene *scene, int index) 
     if (error) printf("post %d: %s\n", index, strerror(error));
 }
 
-static void show_completions(const char *who, struct ibv_cq *cq, int most, int milliseconds) {
+// `brief`: only what fails, without numbers, each status once. A CQ may hold more than was asked for.
+static void show_completions(const char *who, struct ibv_cq *cq, int most, int milliseconds,
+                             int brief) {
+    int last = IBV_WC_SUCCESS;
     struct ibv_wc wc;
     for (int i = 0; i < most; i++) {
         int got = next_completion(cq, &wc, milliseconds);
         if (got < 0) printf("%s poll failed\n", who);
         if (got <= 0) return;
+        if (brief) {
+            if ((int)wc.status != last) printf("%s %s\n", who, NAME(statuses, wc.status));
+            last = wc.status;
+            continue;
+        }
         printf("%s %d %s", who, (int)wc.wr_id, NAME(statuses, wc.status));
         if (wc.status == IBV_WC_SUCCESS && wc.opcode & IBV_WC_RECV) printf(" %u", wc.byte_len);
         printf("\n");
@@ -201,8 +209,8 @@ static void ask(struct end *end, const struct scene *scene) {
     if (scene->act == ASKER_TO_ERROR) post_recv(end, 100, 0, 64, end->mr->lkey);
     if (scene->act == ASKER_TO_ERROR && end_modify(end, IBV_QPS_ERR)) fail("to ERR");
     for (int i = 0; i < requests; i++) post_request(end, scene, i);
-    show_completions("request", end->send_cq, requests, 6000);
-    if (scene->act == ASKER_TO_ERROR) show_completions("receive", end->recv_cq, 1, 500);
+    show_completions("request", end->send_cq, requests, 6000, scene->recv_cq_depth);
+    if (scene->act == ASKER_TO_ERROR) show_completions("receive", end->recv_cq, 1, 500, 0);
     if (scene->act == ASKER_TO_SQD && end_modify(end, IBV_QPS_SQD)) fail("to SQD");
 }
 
@@ -232,7 +240,7 @@ int play_fault(struct end *end, const char *device, int gid, const char *name,
         for (uint64_t i = 0; i < 2; i++) post_recv(end, i, 65536, 4096, end->mr->lkey);
     }
     barrier(end);
-    if (!end->asks) show_completions("receive", end->recv_cq, 16, 200);
+    if (!end->asks) show_completions("receive", end->recv_cq, 64, 200, scene->recv_cq_depth);
     show_events(end);
     show_state(end);
     barrier(end);
