@@ -6,9 +6,10 @@
 //!                        └► mishaps of the device, with the packet that brings them
 //! ```
 //!
-//! It acts on real datagrams of real sockets, one by one: merged buffers are taken apart, since a
-//! network loses packets. The same seed and the same datagrams give the same faults. A device
-//! without faults has no injector and pays nothing; one with faults allocates per datagram.
+//! It acts on real datagrams of real sockets, one by one, since a network loses packets: merged
+//! buffers are taken apart where something happens to one of them. The same seed and the same
+//! datagrams give the same faults. A device without faults has no injector and pays nothing; one
+//! with faults allocates for each datagram that something happens to.
 
 mod hold;
 mod judge;
@@ -197,20 +198,48 @@ impl FaultInjector {
 
     /// Takes a received buffer.
     pub fn offer(&mut self, now: Instant, meta: &RxMeta, bytes: &[u8]) {
-        let whole = Bytes::copy_from_slice(bytes);
-        let stride = meta.stride.max(1);
-        for start in (0..bytes.len()).step_by(stride) {
-            let bytes = whole.slice(start..bytes.len().min(start.saturating_add(stride)));
-            let meta = RxMeta {
-                stride: bytes.len(),
-                ..*meta
-            };
-            self.offer_one(now, meta, &bytes);
+        for (meta, bytes) in datagrams(meta, bytes) {
+            let decision = self.decide(Direction::In, bytes);
+            self.carry_out(now, meta, bytes, decision);
         }
     }
 
-    fn offer_one(&mut self, now: Instant, meta: RxMeta, bytes: &Bytes) {
-        let decision = self.decide(Direction::In, bytes);
+    /// Takes a received buffer, and hands on at once, in place and still merged, what nothing
+    /// happens to, unless something that is due comes first. The rest is there to be polled.
+    pub fn sift(
+        &mut self,
+        now: Instant,
+        meta: &RxMeta,
+        buffer: &[u8],
+        mut deliver: impl FnMut(&RxMeta, &[u8]),
+    ) {
+        // Where the datagrams begin that are to be handed on together, and what the first is.
+        let mut run: Option<(usize, RxMeta)> = None;
+        let mut at = 0usize;
+        let mut hand_on = |run: &mut Option<(usize, RxMeta)>, end: usize| {
+            if let Some((start, first)) = run.take() {
+                let stride = meta.stride.min(end - start);
+                deliver(
+                    &RxMeta { stride, ..first },
+                    buffer.get(start..end).unwrap_or(&[]),
+                );
+            }
+        };
+        for (one, bytes) in datagrams(meta, buffer) {
+            let decision = self.decide(Direction::In, bytes);
+            if decision.is_nothing() && !self.arrivals.is_due(now) {
+                self.counters.delivered += 1;
+                run.get_or_insert((at, one));
+            } else {
+                hand_on(&mut run, at);
+                self.carry_out(now, one, bytes, decision);
+            }
+            at += bytes.len();
+        }
+        hand_on(&mut run, at);
+    }
+
+    fn carry_out(&mut self, now: Instant, meta: RxMeta, bytes: &[u8], decision: Decision) {
         if decision.dropped {
             let path = PacketPath {
                 source: meta.source,
@@ -226,6 +255,7 @@ impl FaultInjector {
         }
         // What becomes of a packet that is lost has no bearing on what the device does with it.
         let device = decision.device.clone();
+        let bytes = &Bytes::copy_from_slice(bytes);
         let make = |bytes, note, device| Arrival {
             meta,
             bytes,
@@ -316,7 +346,7 @@ impl FaultInjector {
         dues.into_iter().flatten().min()
     }
 
-    fn decide(&mut self, direction: Direction, bytes: &Bytes) -> Decision {
+    fn decide(&mut self, direction: Direction, bytes: &[u8]) -> Decision {
         let decision = self.judge.decide(direction, bytes);
         let counters = &mut self.counters;
         counters.offered += 1;
@@ -330,6 +360,23 @@ impl FaultInjector {
         }
         decision
     }
+}
+
+/// The datagrams of a buffer, each with what the device is told of it alone.
+fn datagrams<'a>(
+    meta: &'a RxMeta,
+    buffer: &'a [u8],
+) -> impl Iterator<Item = (RxMeta, &'a [u8])> + use<'a> {
+    let each = buffer.chunks(meta.stride.max(1)).enumerate();
+    each.map(|(index, bytes)| {
+        let index = u16::try_from(index).unwrap_or(0);
+        let alone = RxMeta {
+            stride: bytes.len(),
+            first: meta.first.wrapping_add(index),
+            ..*meta
+        };
+        (alone, bytes)
+    })
 }
 
 #[cfg(test)]

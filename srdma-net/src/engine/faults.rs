@@ -94,7 +94,7 @@ impl Faults {
 }
 
 impl Link {
-    /// As `receive`, with faults. Costs an allocation per packet.
+    /// As `receive`, with faults.
     #[cold]
     pub(super) fn receive_faulty(&mut self, now: Instant, hca: &mut Hca) -> usize {
         self.faults.settle(now, hca);
@@ -105,7 +105,9 @@ impl Link {
         let injector = &mut self.faults.injector;
         let mut got = self.carrier.receive(now, |meta, bytes| match injector {
             _ if down => {}
-            Some(injector) => injector.offer(now, meta, bytes),
+            Some(injector) => injector.sift(now, meta, bytes, |meta, bytes| {
+                hca.handle_datagram(now, meta, bytes);
+            }),
             None => hca.handle_datagram(now, meta, bytes),
         });
         while let Some(arrival) = self.faults.injector.as_mut().and_then(|all| all.poll(now)) {

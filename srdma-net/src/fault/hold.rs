@@ -57,6 +57,11 @@ impl<T> Hold<T> {
         self.held.pop().map(|Reverse(held)| held.item)
     }
 
+    /// Something is to be taken at `now`.
+    pub(super) fn is_due(&self, now: Instant) -> bool {
+        self.front.is_some() || self.next_due().is_some_and(|due| due <= now)
+    }
+
     pub(super) fn next_due(&self) -> Option<Instant> {
         // What came back waits for the socket, not for a time.
         self.held.peek().map(|Reverse(held)| held.due)

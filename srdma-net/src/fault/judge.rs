@@ -20,6 +20,15 @@ pub(super) struct Decision {
 }
 
 impl Decision {
+    /// The packet goes on as it is, at once, and nothing comes with it.
+    pub(super) const fn is_nothing(&self) -> bool {
+        !self.dropped
+            && !self.twice
+            && self.delay_ns == 0
+            && self.flipped.is_none()
+            && self.device.is_empty()
+    }
+
     /// The packet, and its duplicate, which nothing else happens to: bytes, note, delay, and
     /// whether it is the first.
     pub(super) fn copies(
@@ -118,7 +127,7 @@ impl Judge {
     }
 
     /// What becomes of `bytes`. Every rule that fits counts, also behind one that drops.
-    pub(super) fn decide(&mut self, direction: Direction, bytes: &Bytes) -> Decision {
+    pub(super) fn decide(&mut self, direction: Direction, bytes: &[u8]) -> Decision {
         let bth = Bth::of(bytes);
         let mut decision = Decision::default();
         for counted in &mut self.rules {
@@ -154,8 +163,8 @@ impl Judge {
     }
 }
 
-fn flip_bits(bytes: &Bytes, random: &mut Rng) -> Bytes {
-    let mut copy = BytesMut::from(&bytes[..]);
+fn flip_bits(bytes: &[u8], random: &mut Rng) -> Bytes {
+    let mut copy = BytesMut::from(bytes);
     for _ in 0..random.u8(1..=3) {
         let at = random.usize(..copy.len().max(1));
         if let Some(byte) = copy.get_mut(at) {

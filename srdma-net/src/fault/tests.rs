@@ -253,3 +253,37 @@ fn what_leaves_meets_rules_of_its_own() {
         (1, 2)
     );
 }
+
+#[test]
+fn what_nothing_happens_to_goes_on_in_place_and_in_its_order() {
+    // The third of five is lost; the fifth waits for 100 ns, and what comes later overtakes it.
+    let rules: Vec<FaultRule> = ["drop nth=3", "delay=100ns nth=5"]
+        .iter()
+        .map(|rule| rule.parse().unwrap())
+        .collect();
+    let config = FaultConfig {
+        rules,
+        ..FaultConfig::default()
+    };
+    let mut injector = FaultInjector::new(&config).unwrap();
+    let mut seen: Vec<(Vec<u8>, usize, u16)> = Vec::new();
+    let mut sift = |injector: &mut FaultInjector, now, bytes: &[u8]| {
+        injector.sift(now, &meta(4), bytes, |meta, bytes| {
+            seen.push((bytes.to_vec(), meta.stride, meta.first));
+        });
+    };
+    sift(&mut injector, Instant(0), b"aaaabbbbccccddddeeee");
+    sift(&mut injector, Instant(0), b"ff");
+    // What is due comes before what has just arrived.
+    sift(&mut injector, Instant(100), b"gggghh");
+    let want: [(&[u8], usize, u16); 3] = [(b"aaaabbbb", 4, 0), (b"dddd", 4, 3), (b"ff", 2, 0)];
+    let seen: Vec<(&[u8], usize, u16)> = seen.iter().map(|(b, s, f)| (&b[..], *s, *f)).collect();
+    assert_eq!(seen, want);
+    let want: [&[u8]; 3] = [b"eeee", b"gggg", b"hh"];
+    assert_eq!(all(&mut injector, Instant(100)), want);
+    let counters = injector.counters();
+    assert_eq!(
+        (counters.offered, counters.delivered, counters.lost),
+        (8, 7, 1)
+    );
+}
