@@ -65,8 +65,8 @@ pub const DEFAULT_RMEM: u32 = 212_992;
 pub const IEQ_BUFFERS: usize = 2048;
 /// Buffers that no packet out of order may take. `[srdma]`
 pub const IEQ_LOW_WATER: usize = 128;
-/// Packets out of order that one queue pair may hold: about 1 MB of full ones.  [E810 8.6.4]
-pub const IEQ_HELD_PER_QP: usize = 256;
+/// Packets out of order that one queue pair may hold: about 2 MB of full ones.  [E810 8.6.4]
+pub const IEQ_HELD_PER_QP: usize = 512;
 /// How far ahead of its turn a packet may be, in PSNs.                [E810 8.6.4]
 pub const IEQ_WINDOW: u32 = 1024;
 /// Packets that nobody waits for and that the exception queue takes at once. `[srdma]`

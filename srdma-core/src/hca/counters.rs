@@ -94,6 +94,8 @@ counters! {
     inbound_atomics,
     /// READ responses out of sequence, or acknowledgements that left a gap before them.
     implied_nak,
+    /// READ and atomic responses that were placed ahead of their turn.
+    responses_ahead,
     /// Datagrams that carried an ECN congestion mark.
     rcvd_ecn_marked,
     /// Congestion notifications received.

@@ -472,6 +472,7 @@ impl Requester {
     // rule: roce-44
     pub(crate) fn start_at(&mut self, psn: Psn) {
         self.una = psn;
+        self.acked = psn;
         self.sent = psn;
         self.top = psn;
         self.next = psn;

@@ -130,7 +130,7 @@ impl Hca {
             let mut ctx = self.dev.ctx(now);
             if (mark.run as usize) >= runs_sent {
                 qp.on_unsent(mark, &mut ctx);
-                if matches!(mark.kind, MarkKind::Response(_)) {
+                if matches!(mark.kind, MarkKind::Response(_) | MarkKind::Repeated(..)) {
                     qp.make_ready(&mut ctx);
                     qp.make_ready_for_ack(&mut ctx);
                 }

@@ -13,6 +13,7 @@ use crate::hca::counters::Counters;
 use crate::limits::{IEQ_HELD_PER_QP, IEQ_LOW_WATER, IEQ_WINDOW};
 use crate::num::Psn;
 use crate::time::Instant;
+use crate::wire::Sack;
 use bytes::BytesMut;
 use std::collections::VecDeque;
 
@@ -139,6 +140,10 @@ pub(crate) struct Reorder {
     pub(crate) moved: bool,
     /// Times that the peer was told of the present hole.
     pub(crate) told: u32,
+    /// A peer of our kind was told of everything that is missing before this.
+    told_to: Option<Psn>,
+    /// There is a hole that it was not told of.
+    news: bool,
     stats: ReorderStats,
 }
 
@@ -208,6 +213,8 @@ impl Reorder {
         if self.list.is_empty() {
             self.stats.pmode_count += 1;
         }
+        let follows = self.list.back().is_none_or(|last| psn == last.psn.add(1));
+        self.news |= at == self.list.len() && !follows;
         self.list.insert(at, Held { psn, at: now, buf });
         self.stats.out_of_order += 1;
         counters.ieq_out_of_order += 1;
@@ -249,6 +256,61 @@ impl Reorder {
         }
     }
 
+    /// What a peer of our kind is told: what is held behind the expected `epsn`, and up to where
+    /// holes are older than `wait`; and when the next one will be.
+    pub(crate) fn sack(&self, epsn: Psn, now: Instant, wait: u64) -> (Sack, Option<Instant>) {
+        let mut sack = Sack::default();
+        let Some(last) = self.list.back() else {
+            return (sack, None);
+        };
+        let place = |psn: Psn| u32::try_from(psn.since(epsn)).unwrap_or(0);
+        sack.lost = place(last.psn.add(1));
+        let (mut known, mut next) = (last.at, None);
+        let before = self.list.iter().rev().skip(1).map(|held| held.psn);
+        for (held, before) in self.list.iter().rev().zip(before.chain([epsn.prev()])) {
+            sack.hold(place(held.psn));
+            // A hole is known since the first packet behind it came.
+            known = known.min(held.at);
+            let due = known.after(wait);
+            if held.psn != before.add(1) && due > now {
+                sack.lost = place(before.add(1));
+                next = Some(next.map_or(due, |next: Instant| next.min(due)));
+            }
+        }
+        (sack, next)
+    }
+
+    /// The peer is to be told of something new, now or, as it gives, later.
+    pub(crate) fn has_news(
+        &mut self,
+        epsn: Psn,
+        now: Instant,
+        wait: u64,
+    ) -> (bool, Option<Instant>) {
+        if !self.news {
+            return (false, None);
+        }
+        let (sack, next) = self.sack(epsn, now, wait);
+        self.news = next.is_some();
+        let upto = epsn.add(sack.lost);
+        let new = self.told_to.is_none_or(|told| upto.since(told) > 0);
+        if new {
+            self.told_to = Some(upto);
+        }
+        (new, next)
+    }
+
+    /// The peer was told that `psn` is missing, together with others.
+    pub(crate) fn was_told(&self, psn: Psn) -> bool {
+        self.told_to.is_some_and(|told| told.since(psn) > 0)
+    }
+
+    /// Nothing is held any more.
+    pub(crate) const fn rest(&mut self) {
+        self.told_to = None;
+        self.news = false;
+    }
+
     /// Gives up everything.
     // rule: ieq-8
     pub(crate) fn discard(&mut self, ieq: &mut Ieq, counters: &mut Counters) {
@@ -257,6 +319,7 @@ impl Reorder {
         }
         self.deadline = None;
         self.moved = false;
+        self.rest();
     }
 }
 

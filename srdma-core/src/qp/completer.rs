@@ -2,12 +2,13 @@
 //!
 //! `una` is the truth: everything before it is done. An ACK moves it, but never past a READ or
 //! atomic, whose own response must come; a response moves it packet by packet. A WQE completes when
-//! `una` reaches its end, in the order of the send queue.
+//! `una` reaches its end, in the order of the send queue. What comes ahead is in `ahead.rs`.
 
 use super::Qp;
 use super::flush::Cause;
 use super::gather::Part;
-use super::window::{Kind, Local};
+use super::held::Held;
+use super::window::{Kind, Local, SendCtx};
 use crate::hca::counters::Counters;
 use crate::hca::ctx::Ctx;
 use crate::hw::aeqe::AeCode;
@@ -18,7 +19,7 @@ use crate::time::ack_timeout_ns;
 use crate::wire::{NakCode, Packet, Syndrome, Verb};
 
 /// A READ or atomic response is missing before the acknowledged PSN.
-struct Gap;
+pub(super) struct Gap;
 
 impl Qp {
     /// A response arrived: ACK, NAK, READ response or atomic acknowledgement.
@@ -26,7 +27,7 @@ impl Qp {
     pub(crate) fn on_response(&mut self, ctx: &mut Ctx<'_>, packet: &Packet<'_>) {
         let psn = packet.psn();
         if psn.since(self.req.una) < 0 || psn.since(self.req.top) >= 0 {
-            ctx.counters.stale_response += 1;
+            self.on_stale_response(ctx, packet, psn);
             return;
         }
         match packet.info().verb {
@@ -38,7 +39,7 @@ impl Qp {
     }
 
     /// What follows every step forward: completions, and a chance to send.
-    fn after_progress(&mut self, ctx: &mut Ctx<'_>) {
+    pub(super) fn after_progress(&mut self, ctx: &mut Ctx<'_>) {
         if self.req.mend.is_curious() {
             self.judge_mended(ctx);
         }
@@ -53,12 +54,13 @@ impl Qp {
                 ctx.counters.rcvd_acks += 1;
                 // rule: roce-48
                 if self.ack_through(ctx, psn.add(1)).is_err() {
-                    self.on_gap(ctx);
+                    self.on_missing(ctx, psn.add(1));
                 }
+                self.on_sack(ctx, packet, psn.add(1));
             }
             Syndrome::RnrNak { timer } => {
                 ctx.counters.rcvd_rnr_err += 1;
-                if self.ack_through(ctx, psn).is_err() {
+                if self.ack_through(ctx, psn).is_err() && !ctx.ieq.keeps() {
                     self.on_gap(ctx);
                 } else {
                     self.retire(ctx);
@@ -68,11 +70,15 @@ impl Qp {
             Syndrome::Nak(NakCode::PSN_SEQUENCE) => {
                 ctx.counters.rcvd_seq_err += 1;
                 // rule: roce-50
-                if self.ack_through(ctx, psn).is_err() {
-                    self.on_gap(ctx);
-                } else {
+                let missing = self.ack_through(ctx, psn).is_err();
+                if missing {
+                    self.on_missing(ctx, psn);
+                }
+                if !missing || ctx.ieq.keeps() {
                     self.retire(ctx);
-                    self.on_sequence_nak(ctx, psn);
+                    if !self.on_sack(ctx, packet, psn) {
+                        self.on_sequence_nak(ctx, psn);
+                    }
                 }
             }
             Syndrome::Nak(code) => {
@@ -96,76 +102,89 @@ impl Qp {
     // rule: roce-74
     fn on_data(&mut self, ctx: &mut Ctx<'_>, packet: &Packet<'_>, psn: Psn) {
         if self.ack_through(ctx, psn).is_err() || self.req.una != psn {
-            // rule: roce-70
-            self.on_gap(ctx);
+            if ctx.ieq.keeps() {
+                self.on_ahead(ctx, packet, psn);
+            } else {
+                // rule: roce-70
+                self.on_gap(ctx);
+            }
             return;
         }
         self.retire(ctx);
-        let Some((number, work)) = self.current_response() else {
+        let Some(work) = self.work_at(psn) else {
             return;
         };
+        if let Err(cause) = self.store(ctx, packet, work, psn) {
+            self.sq_error(ctx, cause);
+            return;
+        }
+        self.req.una = psn.add(1);
+        if self.req.ahead.is_some() {
+            self.join_ahead(ctx);
+        }
+        let una = self.req.una;
+        while let Some(read) = self.req.reads.front().copied() {
+            if una.since(read.last) <= 0 {
+                break;
+            }
+            self.req.reads.pop_front();
+            if read.cost > 0 {
+                ctx.read_credit.refund(read.cost, ctx.ready);
+            }
+        }
+        self.on_progress(ctx);
+        self.catch_up();
+    }
+
+    /// Places the data of a response to `work` if it is what was asked for.
+    pub(super) fn store(
+        &mut self,
+        ctx: &Ctx<'_>,
+        packet: &Packet<'_>,
+        (number, work): (u64, SendCtx),
+        psn: Psn,
+    ) -> Result<(), Cause> {
         let bad = Cause::new(FlushCode::REM_OP, AeCode::ROCE_RSP_LENGTH_ERROR).bad_response();
         // An answer with data is positive: a refusal is a packet of its own.
         if packet
             .aeth()
             .is_some_and(|aeth| !matches!(aeth.syndrome, Syndrome::Ack { .. }))
         {
-            self.sq_error(ctx, bad);
-            return;
+            return Err(bad);
         }
-        let offset = work.0;
-        let stored = match (work.1, packet.info().verb) {
+        match (work.kind, packet.info().verb) {
             (Kind::Read, Verb::ReadResponse) => {
-                let rest = u64::from(work.2).saturating_sub(offset);
-                if packet.payload().len() as u64 != rest.min(u64::from(self.conn.mtu)) {
+                let mtu = u64::from(self.conn.mtu);
+                let offset = u64::try_from(psn.since(work.first)).unwrap_or(0) * mtu;
+                let rest = u64::from(work.len).saturating_sub(offset);
+                if packet.payload().len() as u64 != rest.min(mtu) {
                     // rule: roce-76
-                    self.sq_error(ctx, bad);
-                    return;
+                    return Err(bad);
+                }
+                if self.is_overwritten((number, &work), psn) {
+                    return Ok(());
                 }
                 self.scatter(ctx, number, offset, packet.payload())
             }
             (Kind::Atomic, Verb::AtomicAck) => {
                 // rule: roce-75
+                if self.is_overwritten((number, &work), psn) {
+                    return Ok(());
+                }
                 let value = packet.atomic_ack().unwrap_or(0);
                 self.scatter(ctx, number, 0, &value.to_ne_bytes())
             }
             (Kind::AtomicWrite, Verb::ReadResponse) if packet.payload().is_empty() => Ok(()),
-            _ => {
-                self.sq_error(ctx, bad);
-                return;
-            }
-        };
-        if let Err(cause) = stored {
-            self.sq_error(ctx, cause);
-            return;
+            _ => Err(bad),
         }
-        self.req.una = psn.add(1);
-        while let Some(read) = self.req.reads.front().copied() {
-            if psn.since(read.last) < 0 {
-                break;
-            }
-            self.req.reads.pop_front();
-            ctx.read_credit.refund(read.cost, ctx.ready);
-        }
-        self.on_progress(ctx);
-        self.catch_up();
     }
 
-    /// The WQE that the response at `una` belongs to: its number, and (offset, kind, length).
-    fn current_response(&self) -> Option<(u64, (u64, Kind, u32))> {
-        let una = self.req.una;
-        let at = self
-            .req
-            .inflight
-            .iter()
-            .position(|w| w.packets > 0 && w.end_after(una) > 0)?;
-        let work = self.req.inflight.get(at)?;
-        let index = u64::try_from(una.since(work.first)).ok()?;
-        let number = self.req.retired + at as u64;
-        Some((
-            number,
-            (index * u64::from(self.conn.mtu), work.kind, work.len),
-        ))
+    /// The WQE that `psn` belongs to, and its number.
+    pub(super) fn work_at(&self, psn: Psn) -> Option<(u64, SendCtx)> {
+        let mut inflight = self.req.inflight.iter();
+        let at = inflight.position(|w| w.packets > 0 && w.end_after(psn) > 0)?;
+        let work = *self.req.inflight.get(at)?;
+        Some((self.req.retired + at as u64, work))
     }
 
     /// Places response bytes at `offset` of the local buffers of WQE `number`.
@@ -206,7 +225,10 @@ impl Qp {
 
     /// Everything before `target` is acknowledged, up to the first READ or atomic without response.
     // rule: roce-47
-    fn ack_through(&mut self, ctx: &mut Ctx<'_>, target: Psn) -> Result<(), Gap> {
+    pub(super) fn ack_through(&mut self, ctx: &mut Ctx<'_>, target: Psn) -> Result<(), Gap> {
+        if target.since(self.req.acked) > 0 {
+            self.req.acked = target;
+        }
         let mtu = self.conn.mtu;
         let start = self.req.una;
         let mut result = Ok(());
@@ -235,6 +257,8 @@ impl Qp {
             };
             let packet = |psn: Psn| u32::try_from(psn.since(work.first)).unwrap_or(0);
             let cost = work.cost(packet(una), packet(charged), mtu);
+            let span = (packet(una), packet(to));
+            let cost = cost - Held::take_refunded(self.req.held.as_mut(), work, span, mtu);
             if cost > 0 {
                 ctx.peers.refund(self.conn.peer, cost, ctx.ready);
             }
@@ -260,6 +284,9 @@ impl Qp {
         req.retries_left = self.conn.retry_cnt;
         req.rnr_left = self.conn.rnr_retry;
         req.gap = None;
+        if let Some(held) = req.held.as_mut() {
+            held.pass(req.una);
+        }
         req.rtt.on_progress(req.una, req.una != req.sent, ctx.now);
         req.rto_at = if req.una == req.sent {
             None

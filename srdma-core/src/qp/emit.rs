@@ -46,11 +46,14 @@ pub(crate) enum At {
     /// One that was sent, was lost, and is sent again alone. What it holds of any budget it still
     /// holds.
     Again(u32),
+    /// A request that is sent again because the peer holds what is behind it; or, of a READ, so
+    /// many responses from this one on, which are missing.
+    Part(u32, u32),
 }
 
 impl At {
     const fn index(self) -> u32 {
-        let (Self::Front(index) | Self::Again(index)) = self;
+        let (Self::Front(index) | Self::Again(index) | Self::Part(index, _)) = self;
         index
     }
 
@@ -62,6 +65,7 @@ impl At {
         match self {
             Self::Front(_) => MarkKind::Request(psn.value()),
             Self::Again(_) => MarkKind::Mended(psn.value()),
+            Self::Part(..) => MarkKind::Asked(psn.value()),
         }
     }
 }
@@ -299,8 +303,10 @@ impl Qp {
     ) -> Step {
         let index = at.index();
         let mtu = self.conn.mtu;
-        let chunk = self.req.read_chunk.max(1);
-        let packets = (chunk - index % chunk).min(work.packets - index);
+        let packets = match at {
+            At::Part(_, packets) => packets,
+            _ => self.req.chunk_left(index).min(work.packets - index),
+        };
         let offset = u64::from(index) * u64::from(mtu);
         let len = u64::from(work.len)
             .saturating_sub(offset)
@@ -420,11 +426,13 @@ impl Qp {
         at: At,
     ) {
         let (packets, of) = span;
-        if at.is_front() {
-            self.advance_sent(ctx, psn, packets, of, asks);
-        } else {
-            ctx.counters.retransmitted_pkts += 1;
-            self.req.mend.advance(psn.add(packets));
+        match at {
+            At::Front(_) => self.advance_sent(ctx, psn, packets, of, asks),
+            At::Again(_) => {
+                ctx.counters.retransmitted_pkts += 1;
+                self.req.mend.advance(psn.add(packets));
+            }
+            At::Part(..) => ctx.counters.retransmitted_pkts += 1,
         }
     }
 

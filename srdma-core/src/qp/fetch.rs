@@ -9,6 +9,7 @@ use crate::hw::aeqe::AeCode;
 use crate::hw::cqe::FlushCode;
 use crate::hw::wqe::SqOp;
 use crate::limits::MAX_MSG_BYTES;
+use crate::mem::Sge;
 use crate::trace;
 
 /// READ and atomic records that may be in flight before fetching pauses; bounds memory a QP.
@@ -19,6 +20,16 @@ const MAX_INFLIGHT: usize = 32_768;
 #[allow(clippy::cast_possible_truncation, reason = "masked to 15 bits")]
 pub(crate) const fn sq_index(index: u32) -> u16 {
     (index & 0x7fff) as u16
+}
+
+/// From the first address of a list of entries to behind the last.
+fn span_of(sges: &[Sge]) -> (u64, u64) {
+    let used = sges.iter().filter(|sge| sge.len > 0);
+    let first = used.clone().map(|sge| sge.addr).min();
+    let last = used
+        .map(|sge| sge.addr.saturating_add(u64::from(sge.len)))
+        .max();
+    (first.unwrap_or(0), last.unwrap_or(0))
 }
 
 impl Qp {
@@ -59,6 +70,11 @@ impl Qp {
         } else {
             packets
         };
+        let span = if kind.needs_response() {
+            span_of(cmd.sges.as_slice())
+        } else {
+            (0, 0)
+        };
         let first = self.req.next;
         self.req.next = first.add(packets);
         self.req.inflight.push_back(SendCtx {
@@ -70,6 +86,8 @@ impl Qp {
             first,
             packets,
             len,
+            span,
+            flat: cmd.sges.as_slice().len() == 1,
         });
         if cause.is_err() {
             self.req.stopped = true;

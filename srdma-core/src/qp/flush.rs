@@ -160,6 +160,10 @@ impl Qp {
         self.req.read_of = None;
         self.req.rto_at = None;
         self.req.rnr_until = None;
+        self.req.ahead = None;
+        self.req.held = None;
+        self.req.ask_at = None;
+        self.req.asks = false;
         self.req.rtt.stop();
         self.req.next = self.req.sent;
         self.req.top = self.req.sent;

@@ -2,24 +2,27 @@
 //!
 //! ```text
 //!            ┌ Requester ── SQ ring ─► packets out     (requester.rs, fetch.rs, emit.rs)
-//!     Qp ────┤ Completer ── responses in ─► CQEs       (completer.rs, retry.rs, mend.rs, rtt.rs)
+//!     Qp ────┤ Completer ── responses in ─► CQEs       (completer.rs, ahead.rs, held.rs, retry.rs, mend.rs, rtt.rs)
 //!            └ Responder ── requests in ─► memory, CQEs, responses out   (responder/)
 //! ```
 //!
 //! A queue pair never sees the device; it gets a `Ctx` with everything but the other queue pairs.
 
+mod ahead;
 pub mod attr;
 mod completer;
 mod emit;
 mod fetch;
 pub(crate) mod flush;
 mod gather;
+mod held;
 mod mend;
 mod raw;
 mod requester;
 mod responder;
 mod retry;
 mod rtt;
+mod score;
 mod window;
 
 pub(crate) use requester::{Emitted, Requester};
@@ -233,6 +236,8 @@ impl Qp {
             MarkKind::Request(psn) => self.rewind(ctx, Psn::new(psn)),
             MarkKind::Mended(psn) => self.mend_again(ctx, Psn::new(psn)),
             MarkKind::Response(what) => self.rsp.on_unsent(what),
+            MarkKind::Repeated(what, limit) => self.rsp.on_unsent_again(what, limit),
+            MarkKind::Asked(psn) => self.ask_later(ctx, Psn::new(psn)),
         }
     }
 

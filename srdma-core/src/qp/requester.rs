@@ -5,8 +5,10 @@
 //! `completer.rs`, loss in `retry.rs`.
 
 use super::Qp;
+use super::ahead::Ahead;
 use super::attr::QpState;
 use super::emit::At;
+use super::held::Held;
 use super::mend::Mend;
 use super::retry::Gap;
 use super::rtt::Rtt;
@@ -77,6 +79,15 @@ pub(crate) struct Requester {
     pub(crate) rto_at: Option<Instant>,
     /// Round-trip estimate and probes.
     pub(crate) rtt: Rtt,
+    /// The peer has carried out everything before it, though answers may be missing.
+    pub(crate) acked: Psn,
+    /// Responses that are there ahead of their turn.
+    pub(crate) ahead: Option<Box<Ahead>>,
+    /// Requests that the peer holds.
+    pub(crate) held: Option<Box<Held>>,
+    /// When what is missing is asked for or sent again next; and that it is time.
+    pub(crate) ask_at: Option<Instant>,
+    pub(crate) asks: bool,
     /// A gap at this PSN was answered by going back; not again until `una` moves.
     pub(crate) gap: Option<Gap>,
     /// What is sent again alone.
@@ -111,6 +122,11 @@ impl Requester {
             unasked: 0,
             rto_at: None,
             rtt: Rtt::default(),
+            acked: zero,
+            ahead: None,
+            held: None,
+            ask_at: None,
+            asks: false,
             gap: None,
             mend: Mend::default(),
             waiting: false,
@@ -134,6 +150,21 @@ impl Requester {
             .get_mut(usize::try_from(number.checked_sub(self.retired)?).ok()?)
     }
 
+    /// Where the peer is, as far as is known.
+    pub(crate) fn acked_or_una(&self) -> Psn {
+        if self.acked.since(self.una) > 0 {
+            self.acked
+        } else {
+            self.una
+        }
+    }
+
+    /// Packets from packet `index` of a READ to the end of the request that they are asked with.
+    pub(crate) fn chunk_left(&self, index: u32) -> u32 {
+        let chunk = self.read_chunk.max(1);
+        chunk - index % chunk
+    }
+
     /// Something was sent that is neither acknowledged nor given up.
     pub(crate) fn in_flight(&self) -> bool {
         self.una != self.sent
@@ -141,7 +172,7 @@ impl Requester {
 
     /// When this side wants to be called.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        [self.rto_at, self.rnr_until, self.rtt.probe_at]
+        [self.rto_at, self.rnr_until, self.rtt.probe_at, self.ask_at]
             .into_iter()
             .flatten()
             .min()
@@ -156,8 +187,8 @@ impl Qp {
             return Emitted::Idle;
         }
         let mut left = QUANTUM_BYTES;
-        if self.req.mend.is_due() {
-            match self.emit_missing(ctx, arena) {
+        if self.req.asks || self.req.mend.is_due() {
+            match self.emit_lost(ctx, arena) {
                 Step::Sent(bytes) => left = left.saturating_sub(bytes).max(1),
                 Step::Full => return Emitted::Full,
                 Step::Wait | Step::Stop => {}
@@ -179,6 +210,24 @@ impl Qp {
                 Step::Stop => return Emitted::Idle,
             }
         }
+    }
+
+    /// What was lost goes first: responses, then requests.
+    #[cold]
+    fn emit_lost(&mut self, ctx: &mut Ctx<'_>, arena: &mut TxArena) -> Step {
+        if self.req.asks {
+            if self.emit_asked(ctx, arena) == Step::Full
+                || self.emit_unheld(ctx, arena) == Step::Full
+            {
+                return Step::Full;
+            }
+            self.req.asks = false;
+            self.plan_asking(ctx);
+        }
+        if self.req.mend.is_due() {
+            return self.emit_missing(ctx, arena);
+        }
+        Step::Sent(0)
     }
 
     /// One packet, one READ request, or one piece of local work of the WQE being sent.
@@ -247,7 +296,7 @@ impl Qp {
         if work.kind.needs_response() && req.reads.len() >= usize::from(self.conn.max_rd_atomic) {
             return Gate::Wait;
         }
-        if req.sent.since(req.una) >= MAX_PSN_WINDOW.cast_signed() {
+        if req.sent.since(req.una) >= MAX_PSN_WINDOW.cast_signed() || self.is_held_up() {
             return Gate::Wait;
         }
         Gate::Open

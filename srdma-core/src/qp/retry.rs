@@ -7,6 +7,7 @@
 use super::Qp;
 use super::Requester;
 use super::flush::Cause;
+use super::held::Held;
 use super::window::Local;
 use crate::hca::ctx::Ctx;
 use crate::hw::aeqe::AeCode;
@@ -86,6 +87,7 @@ impl Qp {
     pub(crate) fn rewind(&mut self, ctx: &mut Ctx<'_>, psn: Psn) {
         let mtu = self.conn.mtu;
         self.req.mend.on_rewind(psn);
+        self.ask_no_more(psn);
         let sent = self.req.sent;
         if sent.since(psn) <= 0 {
             return;
@@ -102,6 +104,8 @@ impl Qp {
                 .unwrap_or(0)
                 .min(work.packets);
             let cost = work.cost(from, to, mtu);
+            let held = self.req.held.as_mut();
+            let cost = cost - Held::take_refunded(held, work, (from, to), mtu);
             if cost > 0 && self.id.kind.is_reliable() {
                 ctx.peers.refund(self.conn.peer, cost, ctx.ready);
             }
@@ -111,7 +115,9 @@ impl Qp {
                 break;
             }
             self.req.reads.pop_back();
-            ctx.read_credit.refund(read.cost, ctx.ready);
+            if read.cost > 0 {
+                ctx.read_credit.refund(read.cost, ctx.ready);
+            }
         }
         self.req.rtt.on_rewind();
         self.req.sent = psn;
@@ -193,6 +199,9 @@ impl Qp {
             self.ack_due(ctx);
         }
         self.expire_captured(ctx);
+        if self.req.ask_at.is_some_and(|at| at <= ctx.now) {
+            self.ask_now(ctx);
+        }
         if self.req.rtt.probe_at.is_some_and(|at| at <= ctx.now) {
             self.probe(ctx);
         }

@@ -186,6 +186,10 @@ impl Qp {
             return;
         }
         ctx.counters.completer_retry_err += 1;
+        if reads && self.probe_reads(ctx) {
+            self.req.rtt.schedule(ctx.now);
+            return;
+        }
         let from = if reads { self.req.una } else { last };
         // The verbs timeout runs on: a peer that is gone is still found out in time.
         let rto_at = self.req.rto_at;

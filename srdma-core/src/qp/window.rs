@@ -32,6 +32,10 @@ pub(crate) struct SendCtx {
     pub(crate) packets: u32,
     /// Message bytes.
     pub(crate) len: u32,
+    /// Of an answer with data: where it goes, from the first address to behind the last.
+    pub(crate) span: (u64, u64),
+    /// It goes there in one piece.
+    pub(crate) flat: bool,
 }
 
 /// How a WQE is completed.
@@ -77,6 +81,35 @@ impl SendCtx {
     /// PSNs as half the range has, which no two PSNs can be apart.
     pub(crate) fn end_after(&self, psn: Psn) -> i64 {
         i64::from(self.first.since(psn)) + i64::from(self.packets)
+    }
+
+    /// The packet of `other` whose data goes where that of packet `index` goes, if both go in one
+    /// piece, and whole packets apart.
+    pub(crate) fn twin(&self, index: u32, other: &Self, mtu: u32) -> Option<u32> {
+        let mtu = u64::from(mtu);
+        let at = self.span.0.wrapping_add(u64::from(index) * mtu);
+        let apart = at.checked_sub(other.span.0)?;
+        let aligned = self.flat && other.flat && apart.is_multiple_of(mtu);
+        let index = u32::try_from(apart / mtu).ok()?;
+        (aligned && other.kind.needs_response() && at < other.span.1).then_some(index)
+    }
+
+    /// Data of packet `index` may not be placed before that of `other`, which is earlier: they go
+    /// to one place, and what comes last is not told by whole packets.
+    pub(crate) fn clashes(&self, index: u32, other: &Self, mtu: u32) -> bool {
+        let apart = other.span.1 <= self.span.0 || self.span.1 <= other.span.0;
+        if apart || !other.kind.needs_response() {
+            return false;
+        }
+        let mtu64 = u64::from(mtu);
+        let distance = self.span.0.abs_diff(other.span.0);
+        if !self.flat || !other.flat || !distance.is_multiple_of(mtu64) {
+            return true;
+        }
+        // The later data has to cover all that the earlier one would write there.
+        let end = |of: &Self, at: u64| of.span.1.min(at.saturating_add(mtu64));
+        let at = self.span.0.wrapping_add(u64::from(index) * mtu64);
+        self.twin(index, other, mtu).is_some() && end(self, at) < end(other, at)
     }
 
     /// What the packets `from..to` (counted in the message) cost at the receiver's socket.
@@ -144,6 +177,8 @@ mod tests {
             first: Psn::new(5),
             packets: 4,
             len: 3500,
+            span: (0, 0),
+            flat: true,
         };
         let whole = ctx.cost(0, 4, 1024);
         assert_eq!(whole, 3500 + 4 * PACKET_OVERHEAD);

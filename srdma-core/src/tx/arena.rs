@@ -98,14 +98,20 @@ pub(crate) enum MarkKind {
     Request(u32),
     /// A request that was missing and was sent again alone, and those right behind it.
     Mended(u32),
+    /// A part of a READ that was asked for again alone, and those behind it.
+    Asked(u32),
     /// A response: what the responder has to take up again, above a PSN of 24 bits.
     Response(u64),
+    /// One response that is sent again alone, and where its part of the message ends.
+    Repeated(u64, u32),
 }
 
 impl MarkKind {
     const fn same_stream(self, other: Self) -> bool {
         match (self, other) {
-            (Self::Request(_), Self::Request(_)) | (Self::Mended(_), Self::Mended(_)) => true,
+            (Self::Request(_), Self::Request(_))
+            | (Self::Mended(_), Self::Mended(_))
+            | (Self::Asked(_), Self::Asked(_)) => true,
             (Self::Response(a), Self::Response(b)) => a >> 24 == b >> 24,
             _ => false,
         }

@@ -23,6 +23,7 @@ mod immdt;
 pub mod opcode;
 pub mod pretty;
 mod reth;
+mod sack;
 
 #[cfg(test)]
 mod tests;
@@ -38,6 +39,7 @@ pub use immdt::ImmDt;
 pub use opcode::{BTH_LEN, Opcode, OpcodeInfo, PayloadRule, Position, Service, Verb};
 pub use pretty::Pretty;
 pub use reth::{AtomicEth, Feth, Reth};
+pub(crate) use sack::Sack;
 
 use crate::limits::MAX_MTU;
 use crate::num::{Pkey, Psn, Qpn, Rkey};

@@ -102,14 +102,25 @@ impl Link {
             return 0;
         }
         let down = self.faults.is_port_down();
+        // What is due goes first; behind it, most can go on in place.
+        let held = self.hand_over(now, hca);
+        if self.faults.is_stalled(now) {
+            return held;
+        }
         let injector = &mut self.faults.injector;
-        let mut got = self.carrier.receive(now, |meta, bytes| match injector {
+        let got = self.carrier.receive(now, |meta, bytes| match injector {
             _ if down => {}
             Some(injector) => injector.sift(now, meta, bytes, |meta, bytes| {
                 hca.handle_datagram(now, meta, bytes);
             }),
             None => hca.handle_datagram(now, meta, bytes),
         });
+        held + got + self.hand_over(now, hca)
+    }
+
+    /// Hands over what was held and is due.
+    fn hand_over(&mut self, now: Instant, hca: &mut Hca) -> usize {
+        let mut got = 0;
         while let Some(arrival) = self.faults.injector.as_mut().and_then(|all| all.poll(now)) {
             got += 1;
             for fault in arrival.device {

@@ -103,6 +103,15 @@ impl Default for QpSpec {
     }
 }
 
+impl QpSpec {
+    /// Connected to a device of our own kind.
+    #[must_use]
+    pub const fn own_kind(mut self) -> Self {
+        self.peer_rx = 1 << 20;
+        self
+    }
+}
+
 /// A completion, as a program sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wc {
@@ -321,6 +330,7 @@ impl Node {
             dest_ip: spec.peer,
             local_ip: self.ip,
             path_mtu: spec.mtu,
+            peer_rx: spec.peer_rx,
             pkey: Pkey(spec.pkey),
             qkey: Qkey(spec.qkey),
             sq_psn: Psn::new(spec.sq_psn),
@@ -333,7 +343,6 @@ impl Node {
             max_dest_rd_atomic: spec.ird,
             access: spec.access,
             hop_limit: 64,
-            peer_rx: spec.peer_rx,
             ..QpContext::default()
         };
         let words = self.context.words();

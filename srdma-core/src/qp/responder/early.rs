@@ -17,7 +17,7 @@ use crate::puda::reorder::{Admission, Reorder};
 use crate::qp::Qp;
 use crate::qp::attr::QpState;
 use crate::time::Instant;
-use crate::wire::{NakCode, Packet, Syndrome};
+use crate::wire::{NakCode, Packet, Sack, Syndrome};
 
 /// A sequence NAK is repeated when the hole is still open after this time.
 const NAK_REPEAT_NS: u64 = 1_000_000;
@@ -48,6 +48,9 @@ impl Qp {
             let admission = early.admit(place, packet.bytes(), now, ctx.ieq, ctx.counters);
             if admission == Admission::Held || !early.is_empty() {
                 self.watch_hole(ctx);
+                if self.tells_more() && packet.ack_req() {
+                    self.tell_held(ctx);
+                }
                 return;
             }
         }
@@ -65,6 +68,30 @@ impl Qp {
         if repeat {
             self.tell_hole(ctx);
         }
+    }
+
+    /// The peer understands what is said of packets that are held. Only our own kind tells how much
+    /// its socket holds.
+    pub(super) const fn tells_more(&self) -> bool {
+        self.conn.peer_rx != 0
+    }
+
+    /// The peer asked, and would learn nothing from the hole alone.
+    // rule: ieq-13
+    fn tell_held(&mut self, ctx: &mut Ctx<'_>) {
+        if self.rsp.nak_sent.is_some() {
+            self.tell_hole(ctx);
+        } else {
+            self.ack_due(ctx);
+        }
+    }
+
+    /// What is said of packets that are held, if any are and the peer understands it.
+    pub(super) fn sack(&self, ctx: &Ctx<'_>) -> Option<Sack> {
+        let early = self.early.as_deref().filter(|early| !early.is_empty())?;
+        let wait = early.patience.wait_ns(ctx.ieq.gap_max_ns);
+        let sack = || early.sack(self.rsp.epsn, ctx.now, wait).0;
+        self.tells_more().then(sack)
     }
 
     pub(super) fn tell_hole(&mut self, ctx: &mut Ctx<'_>) {
@@ -99,7 +126,14 @@ impl Qp {
             due
         };
         early.deadline = Some(next.min(since.after(IEQ_HOLD_NS)));
-        if told {
+        let mut tell = told;
+        if self.conn.peer_rx != 0 && (told || self.rsp.nak_sent.is_some()) {
+            let wait = early.patience.wait_ns(ctx.ieq.gap_max_ns);
+            let (new, later) = early.has_news(self.rsp.epsn, ctx.now, wait);
+            tell |= new;
+            early.deadline = [early.deadline, later].into_iter().flatten().min();
+        }
+        if tell {
             self.tell_hole(ctx);
         }
     }
@@ -134,7 +168,8 @@ impl Qp {
                 told.map(|at: Instant| ctx.now.since(at)),
             );
             early.moved = true;
-            early.patience.filled(psn, age, (early.told > 0, told));
+            let was_told = early.told > 0 || early.was_told(psn);
+            early.patience.filled(psn, age, (was_told, told));
         }
     }
 
@@ -184,7 +219,9 @@ impl Qp {
         } else {
             early.not_before = ctx.now.after(GOES_ON_NS);
         }
-        if !early.is_empty() {
+        if early.is_empty() {
+            early.rest();
+        } else {
             self.rsp.unsettled = true;
             self.watch_hole(ctx);
         }

@@ -14,6 +14,7 @@ mod captured;
 mod early;
 mod execute;
 mod recv;
+mod replay;
 mod reply;
 mod ud;
 mod xrc;
@@ -134,6 +135,11 @@ impl Responder {
     /// A response did not leave: take it up again.
     pub(crate) fn on_unsent(&mut self, what: u64) {
         self.replies.on_unsent(what);
+    }
+
+    /// The same of one packet that was sent again.
+    pub(crate) fn on_unsent_again(&mut self, what: u64, limit: u32) {
+        self.replies.on_unsent_again(what, limit);
     }
 }
 

@@ -3,6 +3,7 @@
 //! ```text
 //! kept     [ READ | CAS | READ | … ]      the last `depth` answers, replayed for duplicates
 //! sending  [ 3 → 4 → … ]                  those whose packets are due
+//! again    [ 3: packets 7 to 9 | … ]      parts that were lost and are asked for again: before those
 //! nak, ack                                one of each at most; after everything in `sending`
 //! ```
 //!
@@ -10,6 +11,7 @@
 //! all requests since the last.                                        [RoCEv2 3.3, 3.8]
 
 use super::ack::Owed;
+use super::replay::Part;
 use crate::hca::ctx::Ctx;
 use crate::hw::aeqe::{AeCode, AeSource};
 use crate::hw::cqe::FlushCode;
@@ -17,11 +19,10 @@ use crate::mem::Claim;
 use crate::num::{Msn, Psn, Rkey};
 use crate::qp::flush::Cause;
 use crate::qp::gather::push_grant;
-use crate::qp::window::packets_of;
 use crate::qp::{Emitted, Qp};
 use crate::tx::TxArena;
 use crate::tx::arena::{MarkKind, Payload};
-use crate::wire::{Aeth, Bth, Emit, NakCode, Opcode, Packet, Syndrome, Verb};
+use crate::wire::{Aeth, Bth, Emit, NakCode, Opcode, Sack, Syndrome};
 use std::collections::VecDeque;
 
 /// Bytes of READ responses that one queue pair may send before the next has its turn.
@@ -46,21 +47,21 @@ pub(crate) enum Answer {
 /// One answer that is kept.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Replay {
-    first: Psn,
-    packets: u32,
+    pub(super) first: Psn,
+    pub(super) packets: u32,
     msn: Msn,
-    answer: Answer,
+    pub(super) answer: Answer,
     /// Where the present stream of responses began.
-    start: Psn,
+    pub(super) start: Psn,
     /// Where it ends, in packets from the first: a part that is asked for again may end before the
     /// whole. A count, because a message may take half of all PSNs.
-    stop: u32,
+    pub(super) stop: u32,
     /// Message bytes up to there.
-    limit: u32,
+    pub(super) limit: u32,
     /// The next response PSN due.
-    next: Psn,
+    pub(super) next: Psn,
     /// It left whole at least once: the peer may have it, whatever it asked for again.
-    left: bool,
+    pub(super) left: bool,
 }
 
 impl Replay {
@@ -81,12 +82,12 @@ impl Replay {
         }
     }
 
-    fn holds(&self, psn: Psn) -> bool {
+    pub(super) fn holds(&self, psn: Psn) -> bool {
         self.index_of(psn) < self.packets
     }
 
     /// Which packet of the answer has this PSN; none of it if it lies before.
-    fn index_of(&self, psn: Psn) -> u32 {
+    pub(super) fn index_of(&self, psn: Psn) -> u32 {
         u32::try_from(psn.since(self.first)).unwrap_or(u32::MAX)
     }
 }
@@ -101,10 +102,11 @@ struct Nak {
 /// Responses due and kept.
 #[derive(Debug, Default)]
 pub(crate) struct Replies {
-    kept: VecDeque<Replay>,
+    pub(super) kept: VecDeque<Replay>,
     /// Number of the oldest kept answer.
-    base: u64,
-    sending: VecDeque<u64>,
+    pub(super) base: u64,
+    pub(super) sending: VecDeque<u64>,
+    pub(super) again: VecDeque<Part>,
     depth: usize,
     nak: Option<Nak>,
     pub(crate) ack: Owed,
@@ -149,14 +151,14 @@ impl Replies {
         self.nak = Some(Nak { psn, syndrome });
     }
 
-    fn get_mut(&mut self, number: u64) -> Option<&mut Replay> {
+    pub(super) fn get_mut(&mut self, number: u64) -> Option<&mut Replay> {
         self.kept
             .get_mut(usize::try_from(number.checked_sub(self.base)?).ok()?)
     }
 
     /// Something but a plain acknowledgement is due.
     pub(crate) fn is_urgent(&self) -> bool {
-        !self.sending.is_empty() || self.nak.is_some()
+        !self.sending.is_empty() || !self.again.is_empty() || self.nak.is_some()
     }
 
     /// A response did not leave.
@@ -198,119 +200,12 @@ impl Replies {
 }
 
 impl Qp {
-    /// A request that was already served: acknowledge again, or answer again; never do it again.
-    // rule: roce-88
-    // rule: roce-89
-    // rule: roce-90
-    // rule: roce-91
-    // rule: roce-92
-    // rule: roce-149
-    pub(super) fn on_duplicate(&mut self, ctx: &mut Ctx<'_>, packet: &Packet<'_>) {
-        let psn = packet.psn();
-        if let Some(early) = self.early.as_mut() {
-            early.patience.copy_of(psn, ctx.ieq.gap_max_ns);
-        }
-        match packet.info().verb {
-            Verb::Send | Verb::Write => {
-                self.ack_due(ctx);
-                return;
-            }
-            Verb::ReadRequest => {
-                if !self.restart_read(packet) {
-                    ctx.counters.replay_missing += 1;
-                    return;
-                }
-            }
-            _ => {
-                let replies = &mut self.rsp.replies;
-                let Some(at) = replies.kept.iter().position(|kept| kept.first == psn) else {
-                    ctx.counters.replay_missing += 1;
-                    return;
-                };
-                let number = replies.base + at as u64;
-                if matches!(
-                    replies.kept.get(at).map(|kept| kept.answer),
-                    Some(Answer::Read { .. })
-                ) {
-                    return;
-                }
-                if let Some(kept) = replies.get_mut(number) {
-                    kept.next = kept.first;
-                }
-                replies.requeue(number);
-            }
-        }
-        self.make_ready(ctx);
-    }
-
-    /// A READ asked for again, from `packet`'s PSN on: inside the range it had, same key.
-    fn restart_read(&mut self, packet: &Packet<'_>) -> bool {
-        let (psn, mtu) = (packet.psn(), u64::from(self.conn.mtu));
-        let Some(reth) = packet.reth() else {
-            return false;
-        };
-        let replies = &mut self.rsp.replies;
-        let Some(at) = replies.kept.iter().position(|kept| kept.holds(psn)) else {
-            return false;
-        };
-        let number = replies.base + at as u64;
-        let Some(kept) = replies.get_mut(number) else {
-            return false;
-        };
-        let Answer::Read {
-            addr, rkey, len, ..
-        } = kept.answer
-        else {
-            return false;
-        };
-        let skip = u64::try_from(psn.since(kept.first)).unwrap_or(0) * mtu;
-        let same = reth.rkey == rkey
-            && reth.addr == addr.wrapping_add(skip)
-            && u64::from(reth.len) + skip <= u64::from(len).max(skip);
-        if !same && len != 0 {
-            return false;
-        }
-        let skip = u32::try_from(skip).unwrap_or(len);
-        kept.limit = skip.saturating_add(reth.len).min(len);
-        kept.start = psn;
-        let part = packets_of(kept.limit - skip.min(kept.limit), self.conn.mtu);
-        kept.stop = kept.index_of(psn).saturating_add(part);
-        kept.next = psn;
-        replies.requeue(number);
-        true
-    }
-}
-
-impl Replies {
-    /// The newest PSN up to `psn` that a plain acknowledgement may name: not one of a READ or an
-    /// atomic. A duplicate may draw one when the newest request is of that kind and its answer was
-    /// lost; Linux rxe would take it for the answer and complete the request without its data.
-    fn before_answers(&self, psn: Psn) -> Psn {
-        self.kept.iter().rev().fold(psn, |psn, kept| {
-            if kept.holds(psn) {
-                kept.first.prev()
-            } else {
-                psn
-            }
-        })
-    }
-
-    /// Sends answer `number` again. Whatever was due after it will be asked for again.
-    fn requeue(&mut self, number: u64) {
-        while self.sending.back().is_some_and(|last| *last >= number) {
-            self.sending.pop_back();
-        }
-        self.sending.push_back(number);
-    }
-}
-
-impl Qp {
     /// Sends READ responses, atomic answers and NAKs that are due.
     // rule: roce-115
     pub(crate) fn emit_responses(&mut self, ctx: &mut Ctx<'_>, arena: &mut TxArena) -> Emitted {
         let mut left = QUANTUM_BYTES;
-        while let Some(&number) = self.rsp.replies.sending.front() {
-            match self.emit_answer(ctx, arena, number) {
+        while let Some(part) = self.rsp.replies.due() {
+            match self.emit_answer(ctx, arena, part) {
                 Some(bytes) if bytes >= left => return Emitted::More,
                 Some(bytes) => left -= bytes,
                 None => return Emitted::Full,
@@ -356,7 +251,20 @@ impl Qp {
             syndrome,
             msn: self.rsp.msn,
         });
-        self.push_response(ctx, arena, &mut emit, Payload::None, mark)
+        let mark = MarkKind::Response(mark);
+        // What is held behind a hole is said where the hole is, or where nothing is said of it.
+        let says = match syndrome {
+            Syndrome::Ack { .. } => psn.add(1) == self.rsp.epsn,
+            Syndrome::Nak(NakCode::PSN_SEQUENCE) => psn == self.rsp.epsn,
+            _ => false,
+        };
+        let Some(sack) = self.sack(ctx).filter(|_| says) else {
+            return self.push_response(ctx, arena, &mut emit, Payload::None, mark);
+        };
+        let mut bytes = [0; Sack::MAX_LEN];
+        let len = sack.write(&mut bytes);
+        let payload = Payload::Bytes(bytes.get(..len).unwrap_or(&[]));
+        self.push_response(ctx, arena, &mut emit, payload, mark)
     }
 
     fn push_response(
@@ -365,86 +273,69 @@ impl Qp {
         arena: &mut TxArena,
         emit: &mut Emit,
         payload: Payload<'_>,
-        mark: u64,
+        mark: MarkKind,
     ) -> bool {
         emit.bth.opcode = self.in_class(emit.bth.opcode);
         emit.bth.pkey = self.conn.pkey;
         let Some(path) = self.conn.path.and_then(|id| ctx.paths.get(id)) else {
             return true;
         };
-        arena.push(
-            path,
-            (self.id.slot, MarkKind::Response(mark)),
-            emit,
-            payload,
-        )
+        arena.push(path, (self.id.slot, mark), emit, payload)
     }
 
-    /// One packet of answer `number`: its bytes, or `None` when the arena is full.
+    /// One packet of an answer: its bytes, or `None` when the arena is full.
     // rule: roce-22
     // rule: roce-116
     // rule: roce-117
-    fn emit_answer(&mut self, ctx: &mut Ctx<'_>, arena: &mut TxArena, number: u64) -> Option<u32> {
-        let Some(replay) = self.rsp.replies.get_mut(number).copied() else {
-            self.rsp.replies.sending.pop_front();
+    fn emit_answer(
+        &mut self,
+        ctx: &mut Ctx<'_>,
+        arena: &mut TxArena,
+        (part, again): (Part, bool),
+    ) -> Option<u32> {
+        let Some(replay) = self.rsp.replies.get_mut(part.number).copied() else {
+            self.rsp.replies.forget(again);
             return Some(0);
         };
-        let psn = replay.next;
-        let left = replay.stop.saturating_sub(replay.index_of(psn)).max(1);
-        let aeth = Some(Aeth {
-            syndrome: Syndrome::Ack { credits: 31 },
-            msn: replay.msn,
-        });
-        let mark = number << 24 | u64::from(psn.value());
+        let psn = part.next;
+        let mark = part.mark(again);
         let mut emit = Emit::new(Bth::new(
             Opcode::RC_READ_RESP_ONLY,
             self.conn.remote_qpn,
             psn,
         ));
-        emit.aeth = aeth;
-        let (pushed, bytes) = match replay.answer {
-            Answer::Empty => (
-                self.push_response(ctx, arena, &mut emit, Payload::None, mark),
-                0,
-            ),
+        emit.aeth = Some(Aeth {
+            syndrome: Syndrome::Ack { credits: 31 },
+            msn: replay.msn,
+        });
+        let mut bytes = 0;
+        let pushed = match replay.answer {
+            Answer::Empty => self.push_response(ctx, arena, &mut emit, Payload::None, mark),
             Answer::Atomic { original } => {
                 emit.bth.opcode = Opcode::RC_ATOMIC_ACK;
                 emit.atomic_ack = Some(original);
-                (
-                    self.push_response(ctx, arena, &mut emit, Payload::None, mark),
-                    0,
-                )
+                self.push_response(ctx, arena, &mut emit, Payload::None, mark)
             }
             Answer::Read { claim, .. } => {
-                emit.bth.opcode = read_opcode(psn == replay.start, left == 1);
+                emit.bth.opcode = read_opcode(part.begins, part.left == 1);
                 if emit.bth.opcode == Opcode::RC_READ_RESP_MIDDLE {
                     emit.aeth = None;
                 }
-                let at = u64::try_from(psn.since(replay.first)).unwrap_or(0);
-                let at = at * u64::from(self.conn.mtu);
-                let bytes = u64::from(replay.limit)
-                    .saturating_sub(at)
-                    .min(u64::from(self.conn.mtu));
+                let mtu = u64::from(self.conn.mtu);
+                let at = u64::from(replay.index_of(psn)) * mtu;
+                bytes = u64::from(part.limit).saturating_sub(at).min(mtu);
                 let Some(pushed) = self.push_read(ctx, arena, &mut emit, claim, (at, bytes), mark)
                 else {
                     self.revoke_read(ctx, psn);
                     return Some(0);
                 };
-                (pushed, bytes)
+                pushed
             }
         };
         if !pushed {
             return None;
         }
-        if let Some(kept) = self.rsp.replies.get_mut(number) {
-            kept.next = psn.add(1);
-        }
-        if left <= 1 {
-            if let Some(kept) = self.rsp.replies.get_mut(number) {
-                kept.left = true;
-            }
-            self.rsp.replies.sending.pop_front();
-        }
+        self.rsp.replies.on_pushed(part, again);
         Some(u32::try_from(bytes).unwrap_or(0) + 64)
     }
 
@@ -457,11 +348,11 @@ impl Qp {
         emit: &mut Emit,
         claim: Option<Claim>,
         (at, len): (u64, u64),
-        mark: u64,
+        mark: MarkKind,
     ) -> Option<bool> {
         emit.bth.opcode = self.in_class(emit.bth.opcode);
         emit.bth.pkey = self.conn.pkey;
-        let mark = (self.id.slot, MarkKind::Response(mark));
+        let mark = (self.id.slot, mark);
         let Some(path) = self.conn.path.and_then(|id| ctx.paths.get(id)) else {
             return Some(true);
         };
@@ -477,6 +368,7 @@ impl Qp {
     // rule: roce-118
     fn revoke_read(&mut self, ctx: &mut Ctx<'_>, psn: Psn) {
         self.rsp.replies.sending.clear();
+        self.rsp.replies.again.clear();
         self.rsp
             .replies
             .nak(psn, Syndrome::Nak(NakCode::REMOTE_ACCESS));
