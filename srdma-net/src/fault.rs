@@ -200,7 +200,7 @@ impl FaultInjector {
     pub fn offer(&mut self, now: Instant, meta: &RxMeta, bytes: &[u8]) {
         for (meta, bytes) in datagrams(meta, bytes) {
             let decision = self.decide(Direction::In, bytes);
-            self.carry_out(now, meta, bytes, decision);
+            self.carry_out(now, meta, bytes, &decision);
         }
     }
 
@@ -232,14 +232,14 @@ impl FaultInjector {
                 run.get_or_insert((at, one));
             } else {
                 hand_on(&mut run, at);
-                self.carry_out(now, one, bytes, decision);
+                self.carry_out(now, one, bytes, &decision);
             }
             at += bytes.len();
         }
         hand_on(&mut run, at);
     }
 
-    fn carry_out(&mut self, now: Instant, meta: RxMeta, bytes: &[u8], decision: Decision) {
+    fn carry_out(&mut self, now: Instant, meta: RxMeta, bytes: &[u8], decision: &Decision) {
         if decision.dropped {
             let path = PacketPath {
                 source: meta.source,

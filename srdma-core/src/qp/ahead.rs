@@ -3,13 +3,13 @@
 //!
 //! ```text
 //!   READ of 9 packets   0 1 2 x 4 5 x 7 8      placed: their PSNs say where they belong
-//!   asked for again           3     6          each a READ of its own, with the PSN that is missing
+//!   asked for again           3     6          each a READ of its own, with its own PSN
 //! ```
 //!
-//! Completions stay in order: `una` waits at the first hole, and then jumps. Where two
-//! answers go to one place, the later one stays, and what cannot be told apart waits for its turn. An acknowledgement behind a hole is
-//! remembered. One hole at a time is asked for, the first, because some
-//! responders answer no part before one that they answered last; our own kind takes all of them.
+//! Completions stay in order: `una` waits at the first hole, and then jumps. Where two answers go
+//! to one place, the later one stays, and what cannot be told apart waits for its turn. An
+//! acknowledgement behind a hole is remembered. One hole at a time is asked for, the first, because
+//! some responders answer no part before one that they answered last; our own kind takes all.
 //! [RoCEv2 6.3]
 
 use super::Qp;

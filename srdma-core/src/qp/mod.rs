@@ -2,7 +2,8 @@
 //!
 //! ```text
 //!            ┌ Requester ── SQ ring ─► packets out     (requester.rs, fetch.rs, emit.rs)
-//!     Qp ────┤ Completer ── responses in ─► CQEs       (completer.rs, ahead.rs, held.rs, retry.rs, mend.rs, rtt.rs)
+//!     Qp ────┤ Completer ── responses in ─► CQEs       (completer.rs, ahead.rs, held.rs,
+//!            │                                         score.rs, retry.rs, mend.rs, rtt.rs)
 //!            └ Responder ── requests in ─► memory, CQEs, responses out   (responder/)
 //! ```
 //!

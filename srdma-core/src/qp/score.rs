@@ -293,7 +293,7 @@ impl Score {
         }
     }
 
-    /// The hole that `psn` begins or lies in is to be asked for at once; it is made if there is none.
+    /// The hole that `psn` lies in is to be asked for at once; it is made if there is none.
     pub(super) fn insist(&mut self, psn: Psn, len: u32, una: Psn) {
         let there = |hole: &&mut Hole| psn.since(hole.first) >= 0 && psn.since(hole.end()) < 0;
         if let Some(hole) = self.holes.iter_mut().find(there) {

@@ -167,6 +167,34 @@ mod tests {
     }
 
     #[test]
+    fn what_lands_on_what_is_told_by_whole_packets() {
+        let read = |at: u64, len: u32, flat: bool| SendCtx {
+            index: 0,
+            op: SqOp::READ,
+            kind: Kind::Read,
+            signaled: true,
+            local: Local::Pending,
+            first: Psn::new(0),
+            packets: packets_of(len, 1024),
+            len,
+            span: (at, at + u64::from(len)),
+            flat,
+        };
+        let (late, early) = (read(2048, 4096, true), read(0, 4096, true));
+        assert_eq!(late.twin(0, &early, 1024), Some(2));
+        assert_eq!(late.twin(2, &early, 1024), None, "behind it");
+        assert_eq!(early.twin(1, &late, 1024), None, "before it");
+        assert!((0..4).all(|n| !late.clashes(n, &early, 1024)));
+        let short = read(2048, 1500, true);
+        assert!(!short.clashes(0, &early, 1024));
+        assert!(short.clashes(1, &early, 1024), "it covers a part only");
+        assert!(!late.clashes(1, &short, 1024));
+        assert!(read(2050, 4096, true).clashes(0, &early, 1024));
+        assert!(read(2048, 4096, false).clashes(0, &early, 1024));
+        assert!(!read(4096, 4096, false).clashes(0, &early, 1024));
+    }
+
+    #[test]
     fn cost_of_parts_adds_up() {
         let ctx = SendCtx {
             index: 0,

@@ -1,4 +1,4 @@
-//! What a receiver of our kind says of the packets that it holds: the payload of an acknowledgement.
+//! What a receiver of our kind says of packets that it holds: the payload of an acknowledgement.
 //!
 //! ```text
 //!   0        1        2               4                12

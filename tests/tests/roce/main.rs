@@ -32,6 +32,7 @@ mod rc_requester;
 mod rc_responder;
 mod rc_rnr;
 mod read_loss;
+mod read_parts;
 mod replay;
 mod sack;
 mod srq;

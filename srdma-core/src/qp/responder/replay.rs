@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   READ of 9 packets     0 1 2 x 4 5 x 7 8     the peer asks for 3 and for 6
-//!   again                 [ 3 ] [ 6 ]           before what is due of later requests, which stays due
+//!   again                 [ 3 ] [ 6 ]           before what is due otherwise
 //!   … or for 3 to 8       in place of the first stream, if that is not through yet
 //! ```
 //!

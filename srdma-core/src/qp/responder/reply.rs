@@ -3,7 +3,7 @@
 //! ```text
 //! kept     [ READ | CAS | READ | … ]      the last `depth` answers, replayed for duplicates
 //! sending  [ 3 → 4 → … ]                  those whose packets are due
-//! again    [ 3: packets 7 to 9 | … ]      parts that were lost and are asked for again: before those
+//! again    [ 3: packets 7 to 9 | … ]      parts that are asked for again; before those
 //! nak, ack                                one of each at most; after everything in `sending`
 //! ```
 //!
