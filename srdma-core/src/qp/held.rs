@@ -68,7 +68,7 @@ impl Held {
 impl Qp {
     /// What an acknowledgement of our kind says of packets behind the expected one, `epsn`. False:
     /// it says nothing.
-    // rule: ieq-13
+    // rule: sack-1
     pub(super) fn on_sack(&mut self, ctx: &mut Ctx<'_>, packet: &Packet<'_>, epsn: Psn) -> bool {
         if packet.payload().is_empty() || self.conn.peer_rx == 0 || !ctx.ieq.keeps() {
             return false;

@@ -22,6 +22,7 @@ mod raw;
 mod requester;
 mod responder;
 mod retry;
+mod route;
 mod rtt;
 mod score;
 mod window;

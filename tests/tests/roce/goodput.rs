@@ -153,7 +153,7 @@ fn left(link: &Link, case: Case) -> (f64, u64) {
 
 #[test]
 fn devices_of_one_kind_mend_all_holes_at_once() {
-    // proves: ieq-13
+    // proves: sack-1
     let one_in_a_hundred = Link { loss: 10, ..LINK };
     let one_in_a_thousand = Link { loss: 1, ..LINK };
     for read in [false, true] {
@@ -170,7 +170,7 @@ fn devices_of_one_kind_mend_all_holes_at_once() {
 
 #[test]
 fn late_packets_do_not_hold_up_devices_of_one_kind() {
-    // proves: roce-145, ieq-13
+    // proves: roce-145, sack-1
     let shuffled = Link {
         reorder: 50,
         ..LINK

@@ -51,7 +51,7 @@ fn psns(heard: &[Heard]) -> Vec<u32> {
 
 #[test]
 fn all_that_is_lost_is_sent_again_at_once_and_nothing_else() {
-    // proves: ieq-10, ieq-13
+    // proves: ieq-10, sack-1
     let mut rig = flying(30);
     let held = (3..30).filter(|n| ![10, 11, 20, 28].contains(n));
     let heard = rig.hear(missing(2, 25, held.clone()));
@@ -71,7 +71,7 @@ fn all_that_is_lost_is_sent_again_at_once_and_nothing_else() {
 
 #[test]
 fn what_is_lost_again_is_sent_again() {
-    // proves: ieq-13
+    // proves: sack-1
     let mut rig = flying(10);
     assert_eq!(psns(&rig.hear(missing(2, 9, 3..10))), [2]);
     rig.send(0, 4);
@@ -96,7 +96,7 @@ fn what_is_lost_again_is_sent_again() {
 
 #[test]
 fn what_is_held_takes_no_room() {
-    // proves: ieq-13
+    // proves: sack-1
     let spec = QpSpec {
         peer_rx: DEFAULT_RMEM,
         ..QpSpec::default()
@@ -150,7 +150,7 @@ fn an_old_or_a_wrong_word_does_no_harm() {
 
 #[test]
 fn a_request_for_a_read_is_held_and_its_answer_awaited() {
-    // proves: ieq-13
+    // proves: sack-1
     let spec = QpSpec::default().own_kind();
     let mut rig = Rig::on(Node::keeping("10.0.0.1"), &spec);
     rig.send(0, 4);
@@ -190,7 +190,7 @@ fn nth(n: u32) -> Frame {
 
 #[test]
 fn the_peer_is_told_of_all_holes_at_once() {
-    // proves: ieq-13
+    // proves: sack-1
     for own in [true, false] {
         let mut rig = serving(own);
         rig.hear(nth(0));
@@ -230,7 +230,7 @@ fn the_peer_is_told_of_all_holes_at_once() {
 
 #[test]
 fn who_asks_before_the_hole_is_told_learns_what_is_held() {
-    // proves: ieq-13
+    // proves: sack-1
     let mut rig = serving(true);
     rig.hear(nth(0));
     let heard = rig.hear(nth(2).ack());

@@ -77,7 +77,7 @@ impl Qp {
     }
 
     /// The peer asked, and would learn nothing from the hole alone.
-    // rule: ieq-13
+    // rule: sack-1
     fn tell_held(&mut self, ctx: &mut Ctx<'_>) {
         if self.rsp.nak_sent.is_some() {
             self.tell_hole(ctx);
