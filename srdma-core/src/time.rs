@@ -21,6 +21,16 @@ impl Instant {
     }
 }
 
+/// The first of some times, each of which may be never. Runs for each packet: no branches.
+#[inline]
+pub(crate) fn earliest<const N: usize>(times: [Option<Instant>; N]) -> Option<Instant> {
+    let mut first = u64::MAX;
+    for at in times {
+        first = first.min(at.map_or(u64::MAX, |at| at.0));
+    }
+    (first != u64::MAX).then_some(Instant(first))
+}
+
 /// The local ACK timeout of code `code`: 4.096 µs · 2^code; `None` for 0, which never expires.
 /// Codes above 31 count as 31.                                       [IBTA 9.7.6.1.3]
 #[must_use]

@@ -55,6 +55,9 @@ const BLOCKED_RETRY_NS: u64 = 50_000;
 const ACK_WAIT_NS: u64 = 100_000;
 /// Polls in a row after which somebody is taken to poll for good.
 const STEADY_POLLS: u32 = 32;
+/// Longest pass of a poller: while it lasts, the poller counts as driving. A pass may take in a
+/// ring of full buffers, which takes longer than a caller may be away.
+const PASS_NS: u64 = 10_000_000;
 /// Vectors that a device can have: one bit each in a pass's result.
 pub const MAX_VECTORS: u16 = 64;
 
@@ -423,10 +426,14 @@ impl Shared {
                 } else {
                     0
                 };
-                self.pollers.mark(now);
+                self.pollers.mark(now.after(PASS_NS));
             }
             let passed = core.pass(now, &self.board, by, looking_in);
             active |= passed.active;
+            if by == By::Poller {
+                let end = if passed.active { self.clock.now() } else { now };
+                self.pollers.mark(end);
+            }
             let planned = self.planned.load(Ordering::Relaxed);
             let due = core.deadline(now);
             // A thread asleep on the sockets is woken by every packet that a poller takes: tell it

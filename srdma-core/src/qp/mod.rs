@@ -41,7 +41,7 @@ use crate::obj::table::Slot;
 use crate::puda::ieq::Captured;
 use crate::puda::reorder::Reorder;
 use crate::ring::{RqConsumer, SqConsumer};
-use crate::time::Instant;
+use crate::time::{Instant, earliest};
 use crate::tx::TxArena;
 use crate::tx::arena::{Mark, MarkKind};
 use crate::wire::Opcode;
@@ -189,13 +189,11 @@ impl Qp {
         let held = self
             .captured
             .map(|captured| captured.since.after(IEQ_HOLD_NS));
-        [self.req.deadline(), self.rsp.replies.ack.by(), early, held]
-            .into_iter()
-            .flatten()
-            .min()
+        earliest([self.req.deadline(), self.rsp.replies.ack.by(), early, held])
     }
 
     /// Lets the device call when this queue pair wants to be called.
+    #[inline]
     pub(crate) fn set_timer(&mut self, timers: &mut Timers) {
         let deadline = self.deadline();
         timers.set(self.id.slot, &mut self.timer, deadline);

@@ -17,7 +17,7 @@ use crate::hca::ctx::Ctx;
 use crate::hw::wqe::SqCmd;
 use crate::limits::MAX_PSN_WINDOW;
 use crate::num::Psn;
-use crate::time::Instant;
+use crate::time::{Instant, earliest};
 use crate::tx::TxArena;
 use std::collections::VecDeque;
 
@@ -171,11 +171,9 @@ impl Requester {
     }
 
     /// When this side wants to be called.
+    #[inline]
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        [self.rto_at, self.rnr_until, self.rtt.probe_at, self.ask_at]
-            .into_iter()
-            .flatten()
-            .min()
+        earliest([self.rto_at, self.rnr_until, self.rtt.probe_at, self.ask_at])
     }
 }
 

@@ -23,7 +23,7 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// How often to look in while pollers drive.
-const LOOK_IN_NS: u64 = 300_000;
+const LOOK_IN_NS: u64 = 1_000_000;
 /// How long to leave the device to somebody who is in it. A yield would not do: with a short slice
 /// the scheduler gives the processor back at once, before the other is done.
 const LOCKED: Duration = Duration::from_micros(20);
