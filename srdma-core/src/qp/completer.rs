@@ -228,6 +228,9 @@ impl Qp {
     pub(super) fn ack_through(&mut self, ctx: &mut Ctx<'_>, target: Psn) -> Result<(), Gap> {
         if target.since(self.req.acked) > 0 {
             self.req.acked = target;
+            // The peer goes on, though a response may be missing before: each further loss is one
+            // of its own, and the retries are there for each.
+            self.req.retries_left = self.conn.retry_cnt;
         }
         let mtu = self.conn.mtu;
         let start = self.req.una;

@@ -109,6 +109,29 @@ fn an_acknowledgement_past_what_was_sent_again_shows_that_a_peer_keeps() {
 }
 
 #[test]
+fn losses_behind_a_missing_response_do_not_add_up() {
+    // proves: roce-61
+    let spec = QpSpec {
+        retry_cnt: 1,
+        ..QpSpec::default()
+    };
+    let mut rig = Rig::on(Node::keeping("10.0.0.1"), &spec);
+    let sge = rig.mem.sge(0, 8);
+    let (addr, rkey) = (rig.mem.at(64), rig.mem.rkey());
+    rig.node.read(rig.qp, &[sge], addr, rkey);
+    for _ in 0..20 {
+        rig.send(0, 4);
+    }
+    rig.transmit();
+    // The response is lost, and then every other request.
+    for n in (2..20).step_by(2) {
+        rig.hear(nak(SQ_PSN + n, NakCode::PSN_SEQUENCE));
+    }
+    assert_eq!(rig.state(), QpState::Rts);
+    assert!(rig.done().is_empty());
+}
+
+#[test]
 fn a_batch_that_does_not_leave_is_sent_later() {
     // proves: ieq-10
     let mut rig = flying(10);
