@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Both threads run passes under one lock, as programs and the background thread do. The completer
-//! stays at most [`WINDOW`] completions ahead and then parks; short random pauses move completions
+//! stays at most `WINDOW` completions ahead and then parks; short random pauses move completions
 //! before, into and behind the arm. Nobody waits busily: who has nothing to do is parked, and is
 //! only unparked for a reason, so an event that is lost ends in a panic that names the seed.
 
