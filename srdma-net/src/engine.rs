@@ -101,6 +101,10 @@ pub(crate) struct Passed {
 impl Core {
     /// One pass: everything that has come since the last one goes in, everything due goes out.
     fn pass(&mut self, now: Instant, board: &Board, by: By, looking_in: bool) -> Passed {
+        if board.has_control() && self.hca.settle_acks(now) {
+            self.reply.give_up();
+            self.transmit(now, Acks::Send);
+        }
         let Self { hca, link, .. } = self;
         board.take(|what| hca.ring(now, what));
         let before = hca.news();

@@ -135,6 +135,12 @@ impl<const FAN: usize> Board<FAN> {
         any
     }
 
+    /// A control command waits.
+    #[must_use]
+    pub fn has_control(&self) -> bool {
+        load(&self.single) & CQP != 0
+    }
+
     /// Something was rung and not yet taken.
     #[must_use]
     pub fn is_dirty(&self) -> bool {

@@ -130,6 +130,8 @@ pub struct Hca {
     qps: Table<Box<Qp>>,
     dev: Device,
     timers: Timers,
+    /// What `ack_unasked` was when nothing was owed any more.
+    settled: u64,
     flows: rx::Flows,
     last_qp: Option<rx::LastQp>,
     cqp: Option<Cqp>,
@@ -165,6 +167,7 @@ impl Hca {
             qps: Table::new(1 << 24),
             dev,
             timers: Timers::default(),
+            settled: 0,
             flows: rx::Flows::new(),
             last_qp: None,
             cqp: None,
@@ -327,6 +330,21 @@ impl Hca {
         }
         self.end_closing(now);
         self.dev.cqs.handle_timeout(&mut self.dev.events, now);
+    }
+
+    /// Makes every acknowledgement due that waits for its time: a control command may end its queue
+    /// pair, and the peer would ask in vain. True if any is due.
+    pub fn settle_acks(&mut self, now: Instant) -> bool {
+        let unasked = self.dev.counters.ack_unasked;
+        if unasked != self.settled {
+            self.settled = unasked;
+            for (_, _, qp) in self.qps.iter_mut() {
+                if qp.rsp.replies.ack.take_late(Instant(u64::MAX)) && qp.can_receive() {
+                    qp.ack_due(&mut self.dev.ctx(now));
+                }
+            }
+        }
+        self.owes_acks()
     }
 
     /// A completion queue overran: every queue pair that completes there is lost.

@@ -45,6 +45,11 @@ impl Reply {
         }
     }
 
+    /// There will be no reply: the program ends something.
+    pub(super) const fn give_up(&mut self) {
+        self.until = None;
+    }
+
     /// `count` messages came in one pass.
     pub(super) fn messages(&mut self, count: u64, now: Instant) {
         let answers = self.posted.is_some_and(|at| now.since(at) < ANSWERS_NS);

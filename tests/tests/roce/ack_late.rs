@@ -1,6 +1,7 @@
 //! Acknowledgements that nobody waits for: not asked for, and given in a while.  [IBTA 9.7.5.1.2]
 
 use srdma_core::hw::wqe::{SendWr, WqeBuf, WrFlags};
+use srdma_core::time::Instant;
 use srdma_tests::node::QpSpec;
 use srdma_tests::rig::{RQ_PSN, Rig, SQ_PSN};
 use srdma_tests::wire_dsl::{Heard, ack, answers, read_request, send_first, send_last, send_only};
@@ -155,4 +156,15 @@ fn one_that_asks_is_probed_for_at_its_own_time() {
     assert_eq!(asks(&rig.transmit()), [true]);
     rig.node.advance(4_000_000);
     assert_eq!(rig.transmit().len(), 1, "no need to wait any longer");
+}
+
+#[test]
+fn what_is_owed_is_due_before_a_queue_pair_may_end() {
+    // proves: ack-1
+    let mut rig = Rig::rc();
+    rig.recv(0, 64);
+    assert!(rig.hear(send_only(RQ_PSN, b"one")).is_empty());
+    assert!(rig.node.hca.settle_acks(Instant(1)));
+    assert_eq!(answers(&rig.transmit()), [(0x11, RQ_PSN, 0x1f)]);
+    assert!(!rig.node.hca.settle_acks(Instant(2)), "once");
 }

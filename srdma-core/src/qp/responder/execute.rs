@@ -56,6 +56,7 @@ impl Qp {
                 self.ack_due(ctx);
             } else if packet.info().position.ends() {
                 self.rsp.replies.ack.owe_late(ctx.now);
+                ctx.counters.ack_unasked += 1;
             }
         }
         Ok(())
