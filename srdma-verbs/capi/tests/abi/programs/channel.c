@@ -1,29 +1,17 @@
 /* Completion channels and asynchronous events as programs of libibverbs know them: descriptors,
  * who waits for what, and what is left behind. Prints what is wrong. */
 #define _GNU_SOURCE
-#include <errno.h>
 #include <fcntl.h>
 #include <infiniband/verbs.h>
 #include <poll.h>
 #include <pthread.h>
 #include <stdatomic.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
-static int wrong;
-
-#define IS(call, value) do { \
-    errno = 0; long is = (long)(call); \
-    if (is != (long)(value)) { wrong++; printf("%d: %s is %ld\n", __LINE__, #call, is); } \
-} while (0)
-#define FAILS(call, value, code) do { \
-    errno = 0; long is = (long)(call); int e = errno; \
-    if (is != (long)(value) || e != (code)) { \
-        wrong++; printf("%d: %s is %ld, errno %d\n", __LINE__, #call, is, e); } \
-} while (0)
+#include "check.h"
 
 /* A queue with a queue pair in error: each receive that is posted completes at once. */
 struct queue {

@@ -1,25 +1,13 @@
 /* What calls give back when they fail, and that nothing is left behind. Prints what is wrong. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
-#include <errno.h>
 #include <fcntl.h>
 #include <infiniband/verbs.h>
-#include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
-static int wrong;
-
-#define IS(call, value) do { \
-    errno = 0; long is = (long)(call); \
-    if (is != (long)(value)) { wrong++; printf("%d: %s is %ld\n", __LINE__, #call, is); } \
-} while (0)
-#define FAILS(call, value, code) do { \
-    errno = 0; long is = (long)(call); int e = errno; \
-    if (is != (long)(value) || e != (code)) { \
-        wrong++; printf("%d: %s is %ld, errno %d\n", __LINE__, #call, is, e); } \
-} while (0)
+#include "check.h"
 
 static struct ibv_qp *queue_pair(struct ibv_pd *pd, struct ibv_cq *cq, enum ibv_qp_type type)
 {
