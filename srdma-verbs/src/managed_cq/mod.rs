@@ -112,7 +112,6 @@ pub(crate) struct ManagedInner {
     panic: Mutex<Option<Box<dyn Any + Send>>>,
     /// Entries that users of a pool have reserved.
     pub(crate) reserved: AtomicU32,
-    pooled: bool,
 }
 
 /// What a completion queue knows of its being managed.
@@ -215,7 +214,6 @@ impl<'a> ManagedCqBuilder<'a> {
             counts: Counts::default(),
             panic: Mutex::default(),
             reserved: AtomicU32::new(0),
-            pooled: self.pooled,
         });
         let managed = Managed {
             inner: Arc::downgrade(&inner),
@@ -330,7 +328,7 @@ impl ManagedCq {
     pub fn destroy(&self) -> Result<()> {
         const VERB: &str = "destroy_managed_cq";
         let inner = &self.inner;
-        if inner.pooled {
+        if inner.cq.inner.is_pooled() {
             return Err(Reason::Unsupported.of(VERB));
         }
         if inner.cq.has_users() || !inner.poller.gate.close() {
