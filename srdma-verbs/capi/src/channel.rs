@@ -50,7 +50,7 @@ pub(crate) extern "C" fn create_comp_channel(context: Option<&Context>) -> *mut 
     pointer((|| {
         let context = borrow(context)?;
         let verbs = context.verbs.create_comp_channel()?;
-        let copy = verbs.fd()?.try_clone_to_owned().map_err(|_| Errno::NFILE)?;
+        let copy = verbs.fd()?.try_clone_to_owned().map_err(|_| Errno::MFILE)?;
         let fd = copy.as_raw_fd();
         ffi::set_blocking(fd);
         Ok(ffi::own(Box::new(Channel {

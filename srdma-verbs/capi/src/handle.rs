@@ -23,7 +23,7 @@ impl Errno {
     pub(crate) const INVAL: Self = Self(libc::EINVAL);
     pub(crate) const BUSY: Self = Self(libc::EBUSY);
     pub(crate) const IO: Self = Self(libc::EIO);
-    pub(crate) const NFILE: Self = Self(libc::EMFILE);
+    pub(crate) const MFILE: Self = Self(libc::EMFILE);
     pub(crate) const UNSUPPORTED: Self = Self(libc::EOPNOTSUPP);
 }
 
