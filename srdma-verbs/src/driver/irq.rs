@@ -192,26 +192,15 @@ impl Driver {
             // One that is gone was told of before it went.
             // rule: event-75
             let cq = lock(&self.irq.cqs).get(&event.context).map(Arc::clone);
-            if let Some(cq) = cq
-                && let Some(ctx) = cq.ctx.upgrade()
-            {
-                let subject = Subject::Cq(cq);
-                ctx.events.push(AsyncRecord {
-                    kind: AsyncKind::CqErr,
-                    subject,
-                });
+            if let Some(cq) = cq {
+                tell(&cq.ctx, AsyncKind::CqErr, Subject::Cq(Arc::clone(&cq)));
             }
             return;
         }
         if let Some(kind) = srq_event(event.code) {
             let srq = lock(&self.irq.srqs).get(&event.id).map(Arc::clone);
-            if let Some(srq) = srq
-                && let Some(ctx) = srq.ctx.upgrade()
-            {
-                ctx.events.push(AsyncRecord {
-                    kind,
-                    subject: Subject::Srq(srq),
-                });
+            if let Some(srq) = srq {
+                tell(&srq.ctx, kind, Subject::Srq(Arc::clone(&srq)));
             }
             return;
         }
@@ -237,25 +226,27 @@ impl Driver {
             _ => {}
         }
         if let Some(kind) = qp_event(event.code, event.source) {
-            tell(kind, &qp);
+            tell_of_qp(kind, &qp);
         }
     }
 }
 
+/// Tells a context, if it is still open.
+fn tell(ctx: &Weak<ContextInner>, kind: AsyncKind, subject: Subject) {
+    if let Some(ctx) = ctx.upgrade() {
+        ctx.events.push(AsyncRecord { kind, subject });
+    }
+}
+
 /// Tells the context of a queue pair, or everybody who has an XRC target open.
-fn tell(kind: AsyncKind, qp: &Arc<QpShared>) {
-    let push = |ctx: &Weak<ContextInner>, subject| {
-        if let Some(ctx) = ctx.upgrade() {
-            ctx.events.push(AsyncRecord { kind, subject });
-        }
-    };
+fn tell_of_qp(kind: AsyncKind, qp: &Arc<QpShared>) {
     if qp.qp_type != QpType::XrcRecv {
-        push(&qp.ctx, Subject::Qp(Arc::clone(qp)));
+        tell(&qp.ctx, kind, Subject::Qp(Arc::clone(qp)));
         return;
     }
     let opens = lock(&qp.opens).clone();
     for open in opens {
-        push(&open.ctx, Subject::Opened(Arc::clone(&open)));
+        tell(&open.ctx, kind, Subject::Opened(Arc::clone(&open)));
     }
 }
 
