@@ -10,15 +10,14 @@
 
 use super::super::cmd::Later;
 use super::super::ids::IdPool;
+use super::PudaKind;
 use super::queue::Readiness;
 use srdma_core::hw::cqp::CreateAh;
-use srdma_core::num::{AhId, PdId};
+use srdma_core::num::AhId;
 use srdma_core::obj::ah::AddressVector;
 
 /// Handles that are kept.
 const HANDLES: usize = 64;
-/// The domain of the local queue.
-const PD: PdId = PdId(1);
 
 #[derive(Debug)]
 struct Handle {
@@ -71,7 +70,7 @@ impl Handles {
         });
         later.push(Later::CreateAh(CreateAh {
             id,
-            pd: PD,
+            pd: PudaKind::Ilq.pd(),
             av: *av,
         }));
         (Some(id), later)

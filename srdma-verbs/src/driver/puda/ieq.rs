@@ -16,7 +16,7 @@ use super::super::ids::lock;
 use super::held::{Held, Kept, Waiting};
 use super::pool::Buf;
 use super::queue::{Done, Outgoing, Queue, Readiness, Shape};
-use super::{Exception, IEQ_COOKIE, PudaStats};
+use super::{Exception, PudaKind, PudaStats};
 use crate::error::Reason;
 use srdma_core::hw::ieq::{IEQ_INFO_AT, IEQ_INFO_BYTES, IEQ_PACKET_AT};
 use srdma_core::hw::{IeqClass, IeqInfo};
@@ -38,8 +38,7 @@ const RECENT_BYTES: usize = 64;
     reason = "both are a few thousand, and the compiler knows them"
 )]
 const SHAPE: Shape = Shape {
-    number: 2,
-    cookie: IEQ_COOKIE,
+    kind: PudaKind::Ieq,
     qp_type: QpType::Ud,
     qkey: Qkey(0),
     sq_quanta: 1024,

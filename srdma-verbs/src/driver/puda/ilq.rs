@@ -17,7 +17,7 @@ use super::super::ids::{IdPool, lock, random};
 use super::ahs::Handles;
 use super::pool::Buf;
 use super::queue::{Done, Outgoing, Queue, Shape};
-use super::{ILQ_COOKIE, PudaStats};
+use super::{PudaKind, PudaStats};
 use crate::error::Reason;
 use crate::mad::{MAD_BYTES, Mad, MadHandler, MadSender};
 use crate::path::Path;
@@ -41,8 +41,7 @@ const BUFFER: u32 = 1024;
 const AREA: usize = 40;
 
 const SHAPE: Shape = Shape {
-    number: 1,
-    cookie: ILQ_COOKIE,
+    kind: PudaKind::Ilq,
     qp_type: QpType::Gsi,
     qkey: GSI_QKEY,
     sq_quanta: 512,

@@ -24,16 +24,12 @@ use ieq::Sorter;
 use ilq::Ilq;
 use queue::Queue;
 use srdma_core::hw::IeqClass;
-use srdma_core::num::{CqId, Psn, Qpn};
+use srdma_core::num::{CqId, PdId, Psn, Qpn};
 use srdma_core::puda::IeqMode;
 use std::sync::{Arc, Mutex};
 
-/// What completion events of the local queue carry.
-const ILQ_COOKIE: u64 = super::cmd::CCQ_COOKIE + 2;
-/// And of the exception queue.
-const IEQ_COOKIE: u64 = ILQ_COOKIE + 2;
-/// The first that others may carry.
-pub(super) const FIRST_FREE_COOKIE: u64 = IEQ_COOKIE + 2;
+/// The first cookie that completion events of others may carry.
+pub(super) const FIRST_FREE_COOKIE: u64 = PudaKind::Ieq.cookie() + 2;
 
 /// One of the privileged queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,20 +43,38 @@ pub enum PudaKind {
 
 impl PudaKind {
     /// The queue that a completion event is of.
-    pub(super) const fn of_cookie(cookie: u64) -> Option<Self> {
-        match cookie {
-            ILQ_COOKIE => Some(Self::Ilq),
-            IEQ_COOKIE => Some(Self::Ieq),
-            _ => None,
+    pub(super) fn of_cookie(cookie: u64) -> Option<Self> {
+        [Self::Ilq, Self::Ieq]
+            .into_iter()
+            .find(|kind| kind.cookie() == cookie)
+    }
+
+    /// The number of its queue pair, its completion queue and its domain.   [E810 1.7]
+    const fn number(self) -> u32 {
+        match self {
+            Self::Ilq => 1,
+            Self::Ieq => 2,
         }
     }
 
-    /// Its completion queue.                                          [E810 1.7]
+    /// What its completion events carry.
+    const fn cookie(self) -> u64 {
+        super::cmd::CCQ_COOKIE + 2 * self.number() as u64
+    }
+
+    /// Its queue pair.
+    const fn qpn(self) -> Qpn {
+        Qpn::new(self.number())
+    }
+
+    /// Its completion queue.
     pub(super) const fn cq(self) -> CqId {
-        match self {
-            Self::Ilq => CqId(1),
-            Self::Ieq => CqId(2),
-        }
+        CqId(self.number())
+    }
+
+    /// The domain of everything that it uses.
+    const fn pd(self) -> PdId {
+        PdId(self.number())
     }
 }
 

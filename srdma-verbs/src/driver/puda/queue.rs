@@ -14,12 +14,13 @@
 use super::super::Driver;
 use super::super::alloc::RingMem;
 use super::super::engine::{Doorbell, Engine};
+use super::PudaKind;
 use super::pool::{Buf, Pool};
 use crate::error::Reason;
 use srdma_core::hw::cqp::{CqCmd, QpCmd};
 use srdma_core::hw::wqe::{SendWr, UdTarget, WqeBuf, WrFlags};
 use srdma_core::hw::{CqeInfo, CqpCmd, HwQpState, HwQpType, QpContext};
-use srdma_core::num::{AhId, CeqId, CqId, PdId, Pkey, Qkey, Qpn};
+use srdma_core::num::{AhId, CeqId, Pkey, Qkey, Qpn};
 use srdma_core::qp::attr::{AttrMask, QpState, QpType, transition};
 use srdma_core::ring::{CqConsumer, CqShadow, RingFault, RqProducer, SqProducer};
 use srdma_core::trace;
@@ -28,10 +29,7 @@ use std::collections::VecDeque;
 /// What a queue is made as.                                           [E810 8.1]
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Shape {
-    /// Number of the queue pair; completion queue and domain have the same.
-    pub(super) number: u32,
-    /// What completion events carry.
-    pub(super) cookie: u64,
+    pub(super) kind: PudaKind,
     pub(super) qp_type: QpType,
     pub(super) qkey: Qkey,
     pub(super) sq_quanta: u32,
@@ -41,19 +39,6 @@ pub(super) struct Shape {
 }
 
 impl Shape {
-    const fn qpn(&self) -> Qpn {
-        Qpn::new(self.number)
-    }
-
-    const fn cq(&self) -> CqId {
-        CqId(self.number)
-    }
-
-    /// The domain of everything that the queue uses.
-    pub(super) const fn pd(&self) -> PdId {
-        PdId(self.number)
-    }
-
     /// Every receive may take two slots, every send one.
     const fn cq_size(&self) -> u32 {
         2 * self.rq_wqes + self.sq_quanta
@@ -164,7 +149,7 @@ impl Queue {
         let shadow = CqShadow::new(words(places.cq_shadow, 64)?).map_err(bad_ring)?;
         let cq_words = words(places.cq, shape.cq_size() as usize * 32)?;
         let cq = CqConsumer::new(cq_words, shape.cq_size(), false, shadow).map_err(bad_ring)?;
-        let pool = Pool::create(driver, shape.pd(), shape.bufs)?;
+        let pool = Pool::create(driver, shape.kind.pd(), shape.bufs)?;
         let made = make(driver, &shape, &mem, &places);
         if let Err(reason) = made {
             pool.destroy(driver);
@@ -194,8 +179,8 @@ impl Queue {
     /// Takes everything back. Not inside an event handler: commands are executed.
     pub(super) fn destroy(self, driver: &Driver) {
         // Refused only by a device that is gone.
-        let _ = driver.exec(&CqpCmd::DestroyQp(self.shape.qpn()));
-        let _ = driver.exec(&CqpCmd::DestroyCq(self.shape.cq()));
+        let _ = driver.exec(&CqpCmd::DestroyQp(self.shape.kind.qpn()));
+        let _ = driver.exec(&CqpCmd::DestroyCq(self.shape.kind.cq()));
         self.pool.destroy(driver);
     }
 
@@ -219,8 +204,8 @@ impl Queue {
     pub(super) fn arm(&self) {
         let shadow = self.cq.shadow();
         shadow.arm_control();
-        trace::arm(self.shape.cq(), shadow.arm_word().bits());
-        self.engine.ring(Doorbell::Cq(self.shape.cq()));
+        trace::arm(self.shape.kind.cq(), shadow.arm_word().bits());
+        self.engine.ring(Doorbell::Cq(self.shape.kind.cq()));
     }
 
     /// What the next completion means; `None` if there is none.      [E810 8.3]
@@ -229,7 +214,7 @@ impl Queue {
         loop {
             let cqe = self.cq.peek()?;
             self.cq.advance(cqe.extended());
-            if cqe.qpn != self.shape.qpn() {
+            if cqe.qpn != self.shape.kind.qpn() {
                 self.stats.bad_qp_id += 1;
                 continue;
             }
@@ -309,7 +294,7 @@ impl Queue {
         }
         if posted {
             self.sq.commit();
-            self.engine.ring(Doorbell::Sq(self.shape.qpn()));
+            self.engine.ring(Doorbell::Sq(self.shape.kind.qpn()));
         }
         let waiting = self.pending.len();
         self.stats.queued += waiting.saturating_sub(self.waited) as u64;
@@ -375,9 +360,9 @@ pub(super) enum Readiness {
 fn make(driver: &Driver, shape: &Shape, mem: &RingMem, places: &Places) -> Result<(), Reason> {
     let size = shape.cq_size();
     driver.exec(&CqpCmd::CreateCq(CqCmd {
-        id: shape.cq(),
+        id: shape.kind.cq(),
         ceq: Some(CeqId(0)),
-        cookie: shape.cookie,
+        cookie: shape.kind.cookie(),
         size,
         threshold: size / 4,
         addr: mem.addr(places.cq),
@@ -388,7 +373,7 @@ fn make(driver: &Driver, shape: &Shape, mem: &RingMem, places: &Places) -> Resul
     }))?;
     let made = make_qp(driver, shape, mem, places);
     if made.is_err() {
-        let _ = driver.exec(&CqpCmd::DestroyCq(shape.cq()));
+        let _ = driver.exec(&CqpCmd::DestroyCq(shape.kind.cq()));
     }
     made
 }
@@ -401,10 +386,10 @@ fn make_qp(driver: &Driver, shape: &Shape, mem: &RingMem, places: &Places) -> Re
         rq_addr: mem.addr(places.rq),
         rq_wqes: shape.rq_wqes,
         rq_shift: 0,
-        send_cq: shape.cq(),
-        recv_cq: shape.cq(),
-        pd: shape.pd(),
-        completion_context: shape.cookie,
+        send_cq: shape.kind.cq(),
+        recv_cq: shape.kind.cq(),
+        pd: shape.kind.pd(),
+        completion_context: shape.kind.cookie(),
         path_mtu: driver.max_mtu.bytes(),
         pkey: Pkey::DEFAULT,
         qkey: shape.qkey,
@@ -416,7 +401,7 @@ fn make_qp(driver: &Driver, shape: &Shape, mem: &RingMem, places: &Places) -> Re
         words.store(at, word);
     }
     let cmd = |next_state, mask: AttrMask| QpCmd {
-        qpn: shape.qpn(),
+        qpn: shape.kind.qpn(),
         qp_type: HwQpType::UDA,
         next_state,
         mask: mask.with(AttrMask::STATE),
@@ -432,7 +417,7 @@ fn make_qp(driver: &Driver, shape: &Shape, mem: &RingMem, places: &Places) -> Re
     for (from, to, hw) in ladder {
         let mask = transition(shape.qp_type, from, to).map_or(AttrMask::NONE, |row| row.required);
         if let Err(reason) = driver.exec(&CqpCmd::ModifyQp(cmd(hw, mask))) {
-            let _ = driver.exec(&CqpCmd::DestroyQp(shape.qpn()));
+            let _ = driver.exec(&CqpCmd::DestroyQp(shape.kind.qpn()));
             return Err(reason);
         }
     }
