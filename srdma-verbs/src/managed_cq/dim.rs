@@ -82,8 +82,6 @@ pub(crate) struct Dim {
     state: State,
     going: Going,
     at: u8,
-    steps_left: u8,
-    steps_right: u8,
     prev: Rates,
     start: Sample,
     now: Sample,
@@ -95,8 +93,6 @@ impl Dim {
             state: State::Start,
             going: Going::Right,
             at: 0,
-            steps_left: 0,
-            steps_right: 0,
             prev: Rates::default(),
             start: Sample::default(),
             now: Sample::default(),
@@ -179,29 +175,17 @@ impl Dim {
     // rule: mcq-14
     const fn step(&mut self) {
         match self.going {
-            Going::Right if self.at < LAST => {
-                self.at += 1;
-                self.steps_right = self.steps_right.saturating_add(1);
-            }
-            Going::Left if self.at > 0 => {
-                self.at -= 1;
-                self.steps_left = self.steps_left.saturating_add(1);
-            }
+            Going::Right if self.at < LAST => self.at += 1,
+            Going::Left if self.at > 0 => self.at -= 1,
             _ => self.turn(),
         }
     }
 
     const fn turn(&mut self) {
-        match self.going {
-            Going::Right => {
-                self.going = Going::Left;
-                self.steps_left = 0;
-            }
-            Going::Left => {
-                self.going = Going::Right;
-                self.steps_right = 0;
-            }
-        }
+        self.going = match self.going {
+            Going::Right => Going::Left,
+            Going::Left => Going::Right,
+        };
     }
 }
 
