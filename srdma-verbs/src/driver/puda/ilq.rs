@@ -170,7 +170,10 @@ impl Running {
     fn send(&mut self, ids: &IdPool, av: &AddressVector, dest: Qpn, mad: &[u8; MAD_BYTES]) -> Sent {
         if self.queue.outgoing() >= SENDS as usize {
             self.queue.pool.alloc_fail += 1;
-            return Sent::refused();
+            return Sent {
+                later: Vec::new(),
+                went: false,
+            };
         }
         let (ah, later) = self.handles.find(ids, av);
         let Some(ah) = ah else {
@@ -180,14 +183,12 @@ impl Running {
             self.handles.done(ah);
             return Sent { later, went: false };
         };
-        let mut bytes = [0; 20 + MAD_BYTES];
         let bth = Bth::new(Opcode::UD_SEND_ONLY, dest, self.psn).to_bytes();
         let deth = Deth {
             qkey: GSI_QKEY,
             source: Qpn::GSI,
         };
-        let parts = [&bth[..], &deth.to_bytes(), mad].concat();
-        bytes.copy_from_slice(&parts);
+        let bytes = [&bth[..], &deth.to_bytes(), mad].concat();
         self.psn = self.psn.add(1);
         self.queue.pool.write(&buf, &bytes);
         self.queue.send(Outgoing {
@@ -208,15 +209,6 @@ impl Running {
 struct Sent {
     later: Vec<Later>,
     went: bool,
-}
-
-impl Sent {
-    const fn refused() -> Self {
-        Self {
-            later: Vec::new(),
-            went: false,
-        }
-    }
 }
 
 /// The address that a datagram was sent to, by the area in front of it.

@@ -80,7 +80,6 @@ pub(super) struct QueueStats {
     pub(super) queued: u64,
     /// Completions of another queue pair.
     pub(super) bad_qp_id: u64,
-    pub(super) failed: u64,
 }
 
 /// A privileged queue.
@@ -248,7 +247,6 @@ impl Queue {
     /// The device gave the queue up: what is posted comes back, and nothing is posted any more.
     fn fail(&mut self) {
         self.alive = false;
-        self.stats.failed += 1;
         let sends = self.sending.drain(..).filter_map(|(_, buf, _)| buf);
         let pending = self.pending.drain(..).filter_map(|out| out.buf);
         for buf in self.posted.drain(..).chain(sends).chain(pending) {
