@@ -34,12 +34,8 @@ fn watched(config: DeviceConfig) -> Watched {
 impl Watched {
     /// A message that has completed on both sides; nobody has polled it at `b`.
     fn message(&self) {
-        let mut batch = self.qb.post_recv();
-        batch.recv(WrId(1));
-        batch.ring().unwrap();
-        let mut batch = self.qa.post_send();
-        batch.send(WrId(2)).signaled();
-        batch.ring().unwrap();
+        receive(&self.qb, 1);
+        send(&self.qa, 2);
         done(&self.a.cq);
         until("the completion", || self.cq.pending() != 0);
     }
@@ -83,9 +79,7 @@ fn successful_sends_do_not_meet_a_solicited_arm_and_failed_ones_do() {
         batch.send(WrId(2)).signaled().solicited();
         batch.ring().unwrap();
     };
-    let mut batch = qb.post_recv();
-    batch.recv(WrId(1));
-    batch.ring().unwrap();
+    receive(&qb, 1);
     cq.arm(true).unwrap();
     send(&qa);
     done(&cq);
@@ -93,12 +87,7 @@ fn successful_sends_do_not_meet_a_solicited_arm_and_failed_ones_do() {
     // A WRITE into memory that the peer does not give: the NAK completes it in error.
     let (source, target) = (a.mr(8), b.pd.register(vec![0; 8], Access::LOCAL_WRITE));
     let target = target.unwrap();
-    let mut batch = qa.post_send();
-    batch
-        .write(WrId(3))
-        .local(source.sge(..))
-        .remote(target.addr(), target.rkey());
-    batch.ring().unwrap();
+    write(&qa, 3, &source, &target);
     let event = channel.wait_for(Duration::from_secs(60));
     assert_eq!(event.unwrap().cq(), &cq);
     assert!(!next(&cq).is_ok());
@@ -110,9 +99,7 @@ fn a_queue_without_a_channel_may_be_armed() {
     let t = watched(config());
     t.b.cq.arm(false).unwrap();
     t.b.cq.arm(true).unwrap();
-    let mut batch = t.qb.post_send();
-    batch.send(WrId(1)).signaled();
-    batch.ring().unwrap();
+    send(&t.qb, 1);
     t.qb.modify(&QpAttr::to(QpState::Err)).unwrap();
     until("the flush", || t.b.cq.pending() != 0);
     t.no_event();
@@ -180,12 +167,8 @@ fn queues_that_come_and_go_disturb_nobody() {
     let over = AtomicBool::new(false);
     let watch = |qps: (&Qp, &Qp), own: &Cq, cq: &Cq| {
         cq.arm(false).unwrap();
-        let mut batch = qps.1.post_recv();
-        batch.recv(WrId(1));
-        batch.ring().unwrap();
-        let mut batch = qps.0.post_send();
-        batch.send(WrId(2)).signaled();
-        batch.ring().unwrap();
+        receive(qps.1, 1);
+        send(qps.0, 2);
         done(own);
     };
     std::thread::scope(|scope| {

@@ -314,9 +314,7 @@ fn an_error_names_its_request_and_queue_pair() {
     // proves: event-43
     let t = many(2);
     let (cq, qp) = &t.queues[0];
-    let mut batch = qp.post_recv();
-    batch.recv(WrId(77));
-    batch.ring().unwrap();
+    receive(qp, 77);
     let error = srdma_verbs::QpAttr::to(srdma_verbs::QpState::Err);
     qp.modify(&error).unwrap();
     let wc = next(cq);
@@ -359,12 +357,7 @@ fn nobody_hears_of_a_queue_pair_that_is_gone() {
     for round in 0..ROUNDS {
         let closed = b.qp(QpType::Rc).access(srdma_verbs::Access::REMOTE_READ);
         let (qa, qb) = connect(&a.qp(QpType::Rc), &closed);
-        let mut batch = qa.post_send();
-        batch
-            .write(WrId(1))
-            .local(source.sge(..))
-            .remote(target.addr(), target.rkey());
-        batch.ring().unwrap();
+        write(&qa, 1, &source, &target);
         for _ in 0..round % 50 {
             std::hint::spin_loop();
         }

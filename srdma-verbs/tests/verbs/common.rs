@@ -1,7 +1,7 @@
 //! Devices, connected pairs, and waiting for completions.
 
 use srdma_verbs::{
-    Access, Completion, Context, Cq, DeviceConfig, Mr, Pd, Qp, QpBuilder, QpType, WcStatus,
+    Access, Completion, Context, Cq, DeviceConfig, Mr, Pd, Qp, QpBuilder, QpType, WcStatus, WrId,
 };
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -90,6 +90,30 @@ pub fn pair_with(qp_type: QpType, (gso, gro): (bool, bool)) -> Pair {
     let b = Side::new(config().gso(gso).gro(gro));
     let (qa, qb) = connect(&a.qp(qp_type), &b.qp(qp_type));
     Pair { a, b, qa, qb }
+}
+
+/// Posts a receive for an empty message.
+pub fn receive(qp: &Qp, id: u64) {
+    let mut batch = qp.post_recv();
+    batch.recv(WrId(id));
+    batch.ring().unwrap();
+}
+
+/// Sends an empty message, signaled.
+pub fn send(qp: &Qp, id: u64) {
+    let mut batch = qp.post_send();
+    batch.send(WrId(id)).signaled();
+    batch.ring().unwrap();
+}
+
+/// Writes all of a region to the start of another, not signaled.
+pub fn write(qp: &Qp, id: u64, source: &Mr, target: &Mr) {
+    let mut batch = qp.post_send();
+    batch
+        .write(WrId(id))
+        .local(source.sge(..))
+        .remote(target.addr(), target.rkey());
+    batch.ring().unwrap();
 }
 
 /// The next completion of `cq`.

@@ -39,9 +39,7 @@ fn armed() -> Armed {
 
 impl Armed {
     fn send(&self, solicited: bool) {
-        let mut batch = self.qb.post_recv();
-        batch.recv(WrId(1));
-        batch.ring().unwrap();
+        receive(&self.qb, 1);
         let mut batch = self.qa.post_send();
         let wr = batch.send(WrId(2)).signaled();
         if solicited {
@@ -107,9 +105,7 @@ fn solicited_only_waits_for_its_mark() {
     until("the solicited event", || t.has_event());
     // Errors are always worth an event.
     t.cq.arm(true).unwrap();
-    let mut batch = t.qb.post_recv();
-    batch.recv(WrId(9));
-    batch.ring().unwrap();
+    receive(&t.qb, 9);
     t.qb.modify(&QpAttr::to(QpState::Err)).unwrap();
     until("the event of the flush", || t.has_event());
     assert_flushed(&t.cq, &[9]);
@@ -189,12 +185,7 @@ fn responder_faults_become_asynchronous_events() {
     let p = pair(QpType::Rc);
     let source = p.a.mr(8);
     let target = p.b.pd.register(vec![0; 8], Access::LOCAL_WRITE).unwrap();
-    let mut batch = p.qa.post_send();
-    batch
-        .write(WrId(1))
-        .local(source.sge(..))
-        .remote(target.addr(), target.rkey());
-    batch.ring().unwrap();
+    write(&p.qa, 1, &source, &target);
     assert!(!next(&p.a.cq).is_ok());
     let event = p.b.ctx.wait_async_event();
     assert_eq!(event.kind(), AsyncKind::QpAccessErr);
@@ -207,10 +198,7 @@ fn responder_faults_become_asynchronous_events() {
         "the completion said it all"
     );
     // Destroying waits until the event is acknowledged.
-    let destroyer = std::thread::spawn({
-        let qp = p.qb.clone();
-        move || qp.destroy()
-    });
+    let destroyer = std::thread::spawn(move || p.qb.destroy());
     for _ in 0..200 {
         std::thread::yield_now();
     }
@@ -227,12 +215,7 @@ fn a_missing_right_of_the_queue_pair_is_a_request_error() {
         &b.qp(QpType::Rc).access(Access::REMOTE_READ),
     );
     let (source, target) = (a.mr(8), b.mr(8));
-    let mut batch = qa.post_send();
-    batch
-        .write(WrId(1))
-        .local(source.sge(..))
-        .remote(target.addr(), target.rkey());
-    batch.ring().unwrap();
+    write(&qa, 1, &source, &target);
     assert_eq!(next(&a.cq).status(), srdma_verbs::WcStatus::RemInvReqErr);
     let event = b.ctx.async_event_within(Duration::from_secs(60)).unwrap();
     assert_eq!(event.kind(), AsyncKind::QpReqErr);
@@ -254,9 +237,7 @@ fn the_limit_of_a_shared_queue_is_told_once() {
     assert!(srq.set_limit(srq.query().max_wr + 1).is_err());
     srq.set_limit(6).unwrap();
     for sent in 0..6 {
-        let mut batch = qa.post_send();
-        batch.send(WrId(sent)).signaled();
-        batch.ring().unwrap();
+        send(&qa, sent);
         done(&a.cq);
         done(&b.cq);
         if sent < 2 {

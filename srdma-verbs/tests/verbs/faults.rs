@@ -85,9 +85,7 @@ fn a_device_that_stands_still_or_is_cut_off_comes_back() {
 fn events_of_a_queue_pair_come_as_codes_say() {
     let p = pair_under("ae=AMP_BOUNDS_VIOLATION nth=2 op=RC_SEND_ONLY");
     messages(&p, 1, 64);
-    let mut batch = p.qb.post_send();
-    batch.send(WrId(1)).signaled();
-    batch.ring().unwrap();
+    send(&p.qb, 1);
     assert_eq!(event(&p.a.ctx), AsyncKind::QpAccessErr);
     until("the queue pair is in error", || {
         p.qa.state() == QpState::Err
@@ -104,9 +102,7 @@ fn events_of_a_queue_pair_come_as_codes_say() {
 #[test]
 fn a_queue_that_overruns_takes_its_queue_pairs_along() {
     let p = pair_under("cq-overflow nth=1 op=RC_SEND_ONLY");
-    let mut batch = p.qb.post_send();
-    batch.send(WrId(1)).signaled();
-    batch.ring().unwrap();
+    send(&p.qb, 1);
     assert_eq!(event(&p.a.ctx), AsyncKind::CqErr);
     assert_eq!(event(&p.a.ctx), AsyncKind::QpFatal);
     assert!(
@@ -118,9 +114,7 @@ fn a_queue_that_overruns_takes_its_queue_pairs_along() {
 #[test]
 fn a_device_that_fails_says_so_and_flushes() {
     let p = pair(QpType::Rc);
-    let mut batch = p.qa.post_recv();
-    batch.recv(WrId(7));
-    batch.ring().unwrap();
+    receive(&p.qa, 7);
     // proves: event-55
     assert!(p.a.ctx.inject(Injection::DeviceFatal));
     assert_eq!(event(&p.a.ctx), AsyncKind::DeviceFatal);

@@ -302,12 +302,8 @@ fn a_hundred_queue_pairs_come_and_go() {
             numbers.insert(qa.qp_num()),
             "numbers are not used again soon"
         );
-        let mut batch = qb.post_recv();
-        batch.recv(WrId(1));
-        batch.ring().unwrap();
-        let mut batch = qa.post_send();
-        batch.send(WrId(2)).signaled();
-        batch.ring().unwrap();
+        receive(&qb, 1);
+        send(&qa, 2);
         // Destroyed with completions unread: nobody hears of them.
         drop((qa, qb));
     }
@@ -407,9 +403,7 @@ fn an_empty_shared_queue_is_not_ready() {
         &a.qp(QpType::Rc).rnr_retry(1),
         &b.qp(QpType::Rc).srq(&srq).min_rnr_timer(1),
     );
-    let mut batch = qa.post_send();
-    batch.send(WrId(1)).signaled();
-    batch.ring().unwrap();
+    send(&qa, 1);
     assert_eq!(next(&a.cq).status(), WcStatus::RnrRetryExcErr);
     assert_quiet(&b.cq);
 }

@@ -3,7 +3,7 @@
 use crate::common::*;
 use core::time::Duration;
 use srdma_core::hca::Injection;
-use srdma_verbs::{AsyncKind, QpType, WrId};
+use srdma_verbs::{AsyncKind, QpType};
 
 /// Vectors that the network driver keeps besides one for each processor: its own causes, the
 /// switch, and two of the flow director.
@@ -36,12 +36,8 @@ fn every_vector_carries_its_events_shared_or_not() {
             let cq = cq.build().unwrap();
             let (qa, qb) = connect(&a.qp(QpType::Rc), &b.qp(QpType::Rc).recv_cq(&cq));
             cq.arm(false).unwrap();
-            let mut batch = qb.post_recv();
-            batch.recv(WrId(1));
-            batch.ring().unwrap();
-            let mut batch = qa.post_send();
-            batch.send(WrId(2)).signaled();
-            batch.ring().unwrap();
+            receive(&qb, 1);
+            send(&qa, 2);
             let event = channel.wait_for(Duration::from_secs(60)).unwrap();
             assert_eq!(event.cq(), &cq, "vector {vector} of {vectors}");
         }
