@@ -1,7 +1,9 @@
 //! Devices, connected pairs, and waiting for completions.
 
+use core::time::Duration;
 use srdma_verbs::{
-    Access, Completion, Context, Cq, DeviceConfig, Mr, Pd, Qp, QpBuilder, QpType, WcStatus, WrId,
+    Access, CompChannel, Completion, Context, Cq, DeviceConfig, Mr, Pd, Qp, QpBuilder, QpType,
+    WcStatus, WrId,
 };
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -90,6 +92,78 @@ pub fn pair_with(qp_type: QpType, (gso, gro): (bool, bool)) -> Pair {
     let b = Side::new(config().gso(gso).gro(gro));
     let (qa, qb) = connect(&a.qp(qp_type), &b.qp(qp_type));
     Pair { a, b, qa, qb }
+}
+
+/// `a` sends to `b`, which receives into a queue with a channel.
+pub struct Watched {
+    pub a: Side,
+    pub b: Side,
+    pub channel: CompChannel,
+    pub cq: Cq,
+    pub qa: Qp,
+    pub qb: Qp,
+}
+
+/// `b` receives into a queue with a channel, by this completion vector.
+pub fn watched(b: Side, vector: u16) -> Watched {
+    let a = Side::new(config());
+    let channel = b.ctx.create_comp_channel().unwrap();
+    let cq = b.ctx.create_cq(64).on_channel(&channel).comp_vector(vector);
+    let cq = cq.build().unwrap();
+    let (qa, qb) = connect(&a.qp(QpType::Rc), &b.qp(QpType::Rc).recv_cq(&cq));
+    Watched {
+        a,
+        b,
+        channel,
+        cq,
+        qa,
+        qb,
+    }
+}
+
+impl Watched {
+    /// A message that has completed at `a`.
+    pub fn send(&self, solicited: bool) {
+        receive(&self.qb, 1);
+        let mut batch = self.qa.post_send();
+        let wr = batch.send(WrId(2)).signaled();
+        if solicited {
+            wr.solicited();
+        } else {
+            drop(wr);
+        }
+        batch.ring().unwrap();
+        done(&self.a.cq);
+    }
+
+    /// A message that has completed on both sides; nobody has polled it at `b`.
+    pub fn message(&self) {
+        self.send(false);
+        until("the completion", || self.cq.pending() != 0);
+    }
+
+    pub fn event(&self) {
+        let event = self.channel.wait_for(Duration::from_secs(60));
+        assert_eq!(event.unwrap().cq(), &self.cq);
+    }
+
+    pub fn has_event(&self) -> bool {
+        match self.channel.try_get() {
+            Ok(event) => {
+                assert_eq!(event.cq(), &self.cq);
+                true
+            }
+            Err(error) => {
+                assert!(error.is_would_block());
+                false
+            }
+        }
+    }
+
+    pub fn no_event(&self) {
+        self.b.ctx.drive();
+        assert!(!self.has_event());
+    }
 }
 
 /// Posts a receive for an empty message.

@@ -2,67 +2,13 @@
 
 use crate::common::*;
 use core::time::Duration;
-use srdma_verbs::{
-    Access, AsyncKind, CompChannel, Cq, Element, Qp, QpAttr, QpState, QpType, Reason, WrId,
-};
+use srdma_verbs::{Access, AsyncKind, Element, QpAttr, QpState, QpType, Reason, WrId};
 
-struct Armed {
-    a: Side,
-    b: Side,
-    channel: CompChannel,
-    cq: Cq,
-    qa: Qp,
-    qb: Qp,
-}
-
-/// `b` receives into a queue with a channel.
-fn armed() -> Armed {
-    let (a, b) = sides();
-    let channel = b.ctx.create_comp_channel().unwrap();
-    let cq = b
-        .ctx
-        .create_cq(64)
-        .on_channel(&channel)
-        .comp_vector(b.ctx.query_device().comp_vectors - 1)
-        .build()
-        .unwrap();
-    let (qa, qb) = connect(&a.qp(QpType::Rc), &b.qp(QpType::Rc).recv_cq(&cq));
-    Armed {
-        a,
-        b,
-        channel,
-        cq,
-        qa,
-        qb,
-    }
-}
-
-impl Armed {
-    fn send(&self, solicited: bool) {
-        receive(&self.qb, 1);
-        let mut batch = self.qa.post_send();
-        let wr = batch.send(WrId(2)).signaled();
-        if solicited {
-            wr.solicited();
-        } else {
-            drop(wr);
-        }
-        batch.ring().unwrap();
-        done(&self.a.cq);
-    }
-
-    fn has_event(&self) -> bool {
-        match self.channel.try_get() {
-            Ok(event) => {
-                assert_eq!(event.cq(), &self.cq);
-                true
-            }
-            Err(error) => {
-                assert!(error.is_would_block());
-                false
-            }
-        }
-    }
+/// `b` receives into a queue with a channel, on its last vector.
+fn armed() -> Watched {
+    let b = Side::new(config());
+    let last = b.ctx.query_device().comp_vectors - 1;
+    watched(b, last)
 }
 
 #[test]
