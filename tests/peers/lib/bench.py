@@ -315,6 +315,14 @@ class Bench:
             time.sleep(0.01)
         return False
 
+    # --- either side ---------------------------------------------------------------------------
+
+    def listens(self, side, port, seconds):
+        """Waits until somebody listens on a TCP port of a side."""
+        if side == "ours":
+            return self.await_port(port)
+        return self.theirs(f"await_port {port}", seconds).wait(seconds)[0] == 0
+
     # --- captures ------------------------------------------------------------------------------
 
     def capture(self, path):

@@ -85,11 +85,7 @@ def play(bench, scene, asker, answerer, port, more=(), seconds=40):
     more = [str(word) for word in more]
     place, address = device(answerer, 1)
     first = start(answerer, ["listen", *place, str(port), "-", scene, *more])
-    if answerer == "ours":
-        listening = bench.await_port(port)
-    else:
-        listening = bench.theirs(f"await_port {port}", seconds).wait(seconds)[0] == 0
-    if not listening:
+    if not bench.listens(answerer, port, seconds):
         first.stop()
         raise RuntimeError(f"no listener: {first.wait(seconds)[1]}")
     place, _ = device(asker, 0)

@@ -110,11 +110,7 @@ def run(bench, cell, port, seconds=45):
         return bench.theirs(" ".join(words), seconds)
 
     first = start(server, words_of(cell, server, port))
-    if server == "ours":
-        listening = bench.await_port(port)
-    else:
-        listening = bench.theirs(f"await_port {port}", seconds).wait(seconds)[0] == 0
-    if not listening:
+    if not bench.listens(server, port, seconds):
         first.stop()
         return f"the server does not listen\n{first.wait(seconds + 5)[1]}"
     # The programs agree over TCP, always by IPv4; which addresses the QPs use, the GIDs say.
