@@ -237,3 +237,25 @@ fn no_completion_is_left_asleep() {
         }
     }
 }
+
+/// The closure of the only completion of a batch raises the next one: it stands in the queue when
+/// the turn arms, and gives no event.
+#[test]
+fn what_came_before_the_arm_has_a_turn() {
+    for context in WITH_THREADS {
+        let t = managed(context, 64);
+        let (count, last) = counting(&t.cq);
+        let first = t.cq.register({
+            let (qa, id) = (t.qa.clone(), last.wr_id());
+            move |cq, _| {
+                nops(&qa, id, 1);
+                until("it stands there", || cq.cq().pending() != 0);
+            }
+        });
+        let first = first.unwrap();
+        nops(&t.qa, first.wr_id(), 1);
+        until("the one behind", || count.load(Ordering::SeqCst) == 1);
+        let stats = t.cq.stats();
+        assert_eq!((stats.missed, stats.panics), (1, 0), "{context:?}");
+    }
+}
