@@ -54,7 +54,7 @@ use crate::puda::ReorderStats;
 use crate::puda::ieq::Ieq;
 use crate::qp::Qp;
 use crate::qp::attr::QpState;
-use crate::time::Instant;
+use crate::time::{Instant, earliest};
 use crate::tx::path::PathTable;
 use std::collections::VecDeque;
 
@@ -374,15 +374,12 @@ impl Hca {
     /// When to call [`handle_timeout`](Self::handle_timeout).
     #[must_use]
     pub fn poll_timeout(&self) -> Option<Instant> {
-        [
+        earliest([
             self.timers.next(),
             self.dev.events.next_deadline(),
             self.dev.cqs.next_deadline(),
             self.dev.closing.next(),
-        ]
-        .into_iter()
-        .flatten()
-        .min()
+        ])
     }
 
     /// What a program may have been waiting for, so far: completions, and messages written into its

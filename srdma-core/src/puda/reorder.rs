@@ -12,7 +12,7 @@ use super::ieq::{Ieq, ReorderStats};
 use crate::hca::counters::Counters;
 use crate::limits::{IEQ_HELD_PER_QP, IEQ_LOW_WATER, IEQ_WINDOW};
 use crate::num::Psn;
-use crate::time::Instant;
+use crate::time::{Instant, earliest};
 use crate::wire::Sack;
 use bytes::BytesMut;
 use std::collections::VecDeque;
@@ -274,7 +274,7 @@ impl Reorder {
             let due = known.after(wait);
             if held.psn != before.add(1) && due > now {
                 sack.lost = place(before.add(1));
-                next = Some(next.map_or(due, |next: Instant| next.min(due)));
+                next = earliest([next, Some(due)]);
             }
         }
         (sack, next)

@@ -21,7 +21,7 @@ use crate::hca::ctx::Ctx;
 use crate::hca::peer::packet_cost;
 use crate::num::Psn;
 use crate::puda::reorder::Patience;
-use crate::time::{Instant, ack_timeout_ns};
+use crate::time::{Instant, ack_timeout_ns, earliest};
 use crate::tx::TxArena;
 use crate::wire::{Packet, Verb};
 
@@ -209,7 +209,7 @@ impl Qp {
                 .next_due(wait, |hole| most > 1 || Some(hole.first) == first)
         });
         let resends = self.next_resend();
-        self.req.ask_at = [asks, resends].into_iter().flatten().min();
+        self.req.ask_at = earliest([asks, resends]);
         if self.req.ask_at.is_some_and(|at| at <= ctx.now) {
             self.ask_now(ctx);
         }

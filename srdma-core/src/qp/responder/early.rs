@@ -16,7 +16,7 @@ use crate::num::Psn;
 use crate::puda::reorder::{Admission, Reorder};
 use crate::qp::Qp;
 use crate::qp::attr::QpState;
-use crate::time::Instant;
+use crate::time::{Instant, earliest};
 use crate::wire::{NakCode, Packet, Sack, Syndrome};
 
 /// A sequence NAK is repeated when the hole is still open after this time.
@@ -131,7 +131,7 @@ impl Qp {
             let wait = early.patience.wait_ns(ctx.ieq.gap_max_ns);
             let (new, later) = early.has_news(self.rsp.epsn, ctx.now, wait);
             tell |= new;
-            early.deadline = [early.deadline, later].into_iter().flatten().min();
+            early.deadline = earliest([early.deadline, later]);
         }
         if tell {
             self.tell_hole(ctx);
