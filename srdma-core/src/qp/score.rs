@@ -51,6 +51,10 @@ impl Hole {
         self.first.add(self.len)
     }
 
+    fn holds(&self, psn: Psn) -> bool {
+        psn.since(self.first) >= 0 && psn.since(self.end()) < 0
+    }
+
     /// When it is to be asked for: after `wait` for the first time.
     fn due(&self, wait: u64) -> Instant {
         self.asked
@@ -195,10 +199,7 @@ impl Score {
 
     /// Takes `psn` out of its hole.
     pub(super) fn fill(&mut self, psn: Psn) -> Option<Filled> {
-        let at = self
-            .holes
-            .iter()
-            .position(|hole| psn.since(hole.first) >= 0 && psn.since(hole.end()) < 0)?;
+        let at = self.holes.iter().position(|hole| hole.holds(psn))?;
         let hole = self.holes.get_mut(at)?;
         let whole = *hole;
         let before = u32::try_from(psn.since(whole.first)).unwrap_or(0);
@@ -295,8 +296,7 @@ impl Score {
 
     /// The hole that `psn` lies in is to be asked for at once; it is made if there is none.
     pub(super) fn insist(&mut self, psn: Psn, len: u32, una: Psn) {
-        let there = |hole: &&mut Hole| psn.since(hole.first) >= 0 && psn.since(hole.end()) < 0;
-        if let Some(hole) = self.holes.iter_mut().find(there) {
+        if let Some(hole) = self.holes.iter_mut().find(|hole| hole.holds(psn)) {
             (hole.asked, hole.since) = (None, Instant(0));
         } else if !self.has(psn, una) {
             self.insert(psn, len, Instant(0));
@@ -320,10 +320,8 @@ impl Score {
 
     /// `psn` is missing, and was asked for a while ago.
     pub(super) fn is_asked(&self, psn: Psn, now: Instant) -> bool {
-        self.holes.iter().any(|hole| {
-            let inside = psn.since(hole.first) >= 0 && psn.since(hole.end()) < 0;
-            inside && hole.asked.is_some_and(|asked| now < asked.until)
-        })
+        let asked = |hole: &Hole| hole.asked.is_some_and(|asked| now < asked.until);
+        self.holes.iter().any(|hole| hole.holds(psn) && asked(hole))
     }
 
     /// Where the first hole begins.
