@@ -13,8 +13,8 @@
 //! [RoCEv2 6.3]
 
 use super::Qp;
-use super::emit::At;
-use super::requester::Step;
+use super::lost::Piece;
+use super::requester::{Requester, Step};
 use super::score::{Filled, Score};
 use super::window::{Kind, SendCtx};
 use crate::hca::ctx::Ctx;
@@ -282,26 +282,12 @@ impl Qp {
         if let Some(ahead) = self.req.ahead.as_mut() {
             ahead.score.trim(self.req.una);
         }
-        while at < most {
-            let due = |ahead: &Ahead| ahead.score.due(ctx.now, wait, at);
-            let Some((index, hole)) = self.req.ahead.as_deref().and_then(due) else {
-                break;
-            };
-            if index >= most {
-                break;
-            }
-            let (mut psn, mut left) = (hole.first, hole.len);
-            while left > 0 {
-                let Some((packets, step)) = self.ask_part(ctx, arena, psn, left) else {
-                    break;
-                };
-                match step {
-                    Step::Sent(cost) => bytes += cost,
-                    Step::Full => return Step::Full,
-                    Step::Wait | Step::Stop => return Step::Sent(bytes),
-                }
-                psn = psn.add(packets);
-                left -= packets;
+        while let Some((index, hole)) = self.req.ahead.as_deref().and_then(|ahead| {
+            let due = ahead.score.due(ctx.now, wait, at);
+            due.filter(|(index, _)| *index < most)
+        }) {
+            if let Err(end) = self.emit_hole(ctx, arena, hole, missing_response, &mut bytes) {
+                return end;
             }
             ctx.counters.implied_nak += u64::from(hole.times == 0);
             let (sent, ns) = (self.req.sent, self.answer_ns(ctx.now));
@@ -311,36 +297,6 @@ impl Qp {
             at = index + 1;
         }
         Step::Sent(bytes)
-    }
-
-    /// Asks for up to `most` responses from `psn` on, or passes over what is no response. Gives how
-    /// many; `None` if nothing there was sent.
-    fn ask_part(
-        &mut self,
-        ctx: &mut Ctx<'_>,
-        arena: &mut TxArena,
-        psn: Psn,
-        most: u32,
-    ) -> Option<(u32, Step)> {
-        if self.req.sent.since(psn) <= 0 {
-            return None;
-        }
-        let (number, work) = self.work_at(psn)?;
-        let index = u32::try_from(psn.since(work.first)).ok()?;
-        let rest = (work.packets - index).min(most);
-        if !work.kind.needs_response() {
-            return Some((rest, Step::Sent(0)));
-        }
-        let packets = if work.kind == Kind::Read {
-            rest.min(self.req.chunk_left(index))
-        } else {
-            1
-        };
-        if !self.load(number) {
-            return None;
-        }
-        let step = self.step_packet(ctx, arena, &work, At::Part(index, packets));
-        Some((packets, step))
     }
 
     /// What was asked for from `psn` on did not leave.
@@ -392,4 +348,18 @@ impl Qp {
         self.plan_asking(ctx);
         true
     }
+}
+
+/// Responses are asked for in READs that end where those did which asked first.
+fn missing_response(req: &Requester, work: &SendCtx, index: u32, left: u32) -> Piece {
+    let rest = (work.packets - index).min(left);
+    let (covers, asks) = match work.kind {
+        Kind::Read => {
+            let asks = rest.min(req.chunk_left(index));
+            (asks, Some(asks))
+        }
+        kind if kind.needs_response() => (1, Some(1)),
+        _ => (rest, None),
+    };
+    Piece { covers, asks }
 }

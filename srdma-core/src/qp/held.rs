@@ -11,8 +11,8 @@
 //! To any other peer, `mend.rs` does what can be done with NAKs alone. [RoCEv2 6.3, 6.5]
 
 use super::Qp;
-use super::emit::At;
-use super::requester::Step;
+use super::lost::Piece;
+use super::requester::{Requester, Step};
 use super::score::Score;
 use super::window::{Kind, SendCtx};
 use crate::hca::ctx::Ctx;
@@ -142,18 +142,8 @@ impl Qp {
             let due = held.score.due(ctx.now, 0, at);
             due.filter(|(_, hole)| held.lost.since(hole.first) > 0)
         }) {
-            let (mut psn, mut left) = (hole.first, hole.len);
-            while left > 0 {
-                let Some((packets, step)) = self.send_again(ctx, arena, psn, left) else {
-                    break;
-                };
-                match step {
-                    Step::Sent(cost) => bytes += cost,
-                    Step::Full => return Step::Full,
-                    Step::Wait | Step::Stop => return Step::Sent(bytes),
-                }
-                psn = psn.add(packets);
-                left -= packets;
+            if let Err(end) = self.emit_hole(ctx, arena, hole, missing_request, &mut bytes) {
+                return end;
             }
             ctx.counters.ieq_mended += 1;
             let (sent, ns) = (self.req.sent, self.answer_ns(ctx.now));
@@ -163,37 +153,6 @@ impl Qp {
             at = index + 1;
         }
         Step::Sent(bytes)
-    }
-
-    /// Sends the request with `psn` again, or passes over what is none. Gives the PSNs that were
-    /// dealt with, at most `most`; `None` if nothing there was sent.
-    fn send_again(
-        &mut self,
-        ctx: &mut Ctx<'_>,
-        arena: &mut TxArena,
-        psn: Psn,
-        most: u32,
-    ) -> Option<(u32, Step)> {
-        if self.req.sent.since(psn) <= 0 {
-            return None;
-        }
-        let (number, work) = self.work_at(psn)?;
-        let index = u32::try_from(psn.since(work.first)).ok()?;
-        let (packets, at) = if work.kind == Kind::Read {
-            let rest = self.req.chunk_left(index).min(work.packets - index);
-            if index != 0 && self.req.chunk_left(index - 1) != 1 {
-                // The PSNs of responses are no packets of ours.
-                return Some((rest.min(most), Step::Sent(0)));
-            }
-            (rest, At::Part(index, rest))
-        } else {
-            (1, At::Part(index, 1))
-        };
-        if !self.load(number) {
-            return None;
-        }
-        let step = self.step_packet(ctx, arena, &work, at);
-        Some((packets.min(most), step))
     }
 
     /// What was sent again from `psn` on did not leave.
@@ -209,5 +168,21 @@ impl Qp {
         let most = i32::try_from(IEQ_HELD_PER_QP).unwrap_or(i32::MAX);
         let held = self.req.held.as_deref();
         ahead >= most && held.is_some_and(|held| !held.score.is_idle())
+    }
+}
+
+/// A READ is sent again where one began: the PSNs of its other responses are no packets of ours.
+fn missing_request(req: &Requester, work: &SendCtx, index: u32, _left: u32) -> Piece {
+    if work.kind != Kind::Read {
+        return Piece {
+            covers: 1,
+            asks: Some(1),
+        };
+    }
+    let rest = req.chunk_left(index).min(work.packets - index);
+    let begins = req.chunk_left(index) == req.chunk_left(0);
+    Piece {
+        covers: rest,
+        asks: begins.then_some(rest),
     }
 }

@@ -132,16 +132,11 @@ impl Qp {
                 self.req.mend.next = (left > 1).then(|| (psn.add(1), left - 1));
                 continue;
             }
-            let inflight = &self.req.inflight;
-            let found = inflight
-                .iter()
-                .position(|work| work.packets > 0 && work.end_after(psn) > 0);
-            let work = found.and_then(|at| self.req.inflight.get(at).copied());
-            let (Some(at), Some(work)) = (found, work) else {
+            let Some((number, work)) = self.work_at(psn) else {
                 self.req.mend.next = None;
                 break;
             };
-            if self.req.sent.since(psn) <= 0 || !self.load(self.req.retired + at as u64) {
+            if self.req.sent.since(psn) <= 0 || !self.load(number) {
                 self.req.mend.next = None;
                 break;
             }

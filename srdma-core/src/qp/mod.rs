@@ -17,6 +17,7 @@ mod fetch;
 pub(crate) mod flush;
 mod gather;
 mod held;
+mod lost;
 mod mend;
 mod raw;
 mod requester;

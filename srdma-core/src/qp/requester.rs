@@ -210,24 +210,6 @@ impl Qp {
         }
     }
 
-    /// What was lost goes first: responses, then requests.
-    #[cold]
-    fn emit_lost(&mut self, ctx: &mut Ctx<'_>, arena: &mut TxArena) -> Step {
-        if self.req.asks {
-            if self.emit_asked(ctx, arena) == Step::Full
-                || self.emit_unheld(ctx, arena) == Step::Full
-            {
-                return Step::Full;
-            }
-            self.req.asks = false;
-            self.plan_asking(ctx);
-        }
-        if self.req.mend.is_due() {
-            return self.emit_missing(ctx, arena);
-        }
-        Step::Sent(0)
-    }
-
     /// One packet, one READ request, or one piece of local work of the WQE being sent.
     fn step(&mut self, ctx: &mut Ctx<'_>, arena: &mut TxArena) -> Step {
         let number = self.req.cur;
