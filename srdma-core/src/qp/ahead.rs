@@ -21,7 +21,7 @@ use crate::hca::ctx::Ctx;
 use crate::hca::peer::packet_cost;
 use crate::num::Psn;
 use crate::puda::reorder::Patience;
-use crate::time::{Instant, ack_timeout_ns, earliest};
+use crate::time::{Instant, earliest};
 use crate::tx::TxArena;
 use crate::wire::{Packet, Verb};
 
@@ -92,8 +92,7 @@ impl Qp {
 
     /// Holes that may be asked for at a time.
     const fn most_asked(&self) -> usize {
-        // Only our own kind tells how much its socket holds.
-        if self.conn.peer_rx != 0 {
+        if self.conn.peer_is_ours() {
             usize::MAX
         } else {
             1
@@ -128,11 +127,8 @@ impl Qp {
     /// It counts as progress, and holds nothing of our socket any more.
     fn on_placed_ahead(&mut self, ctx: &mut Ctx<'_>, packet: &Packet<'_>, psn: Psn) {
         ctx.counters.responses_ahead += 1;
-        let req = &mut self.req;
-        req.retries_left = self.conn.retry_cnt;
-        req.rtt.on_progress(req.una, true, ctx.now);
-        req.rto_at = ack_timeout_ns(self.conn.timeout).map(|ns| ctx.now.after(ns));
-        let mut reads = req.reads.iter_mut();
+        self.reload(true, ctx.now);
+        let mut reads = self.req.reads.iter_mut();
         if let Some(read) = reads.find(|read| read.last.since(psn) >= 0) {
             let len = u32::try_from(packet.payload().len()).unwrap_or(0);
             let cost = packet_cost(len).min(read.cost);
@@ -339,7 +335,7 @@ impl Qp {
             // The first hole; all of it if it is the last thing that was asked for.
             let len = if in_one { index(last, una) + 1 } else { 1 };
             ahead.score.insist(una, len, una);
-        } else if self.conn.peer_rx != 0 && back.kind.needs_response() {
+        } else if self.conn.peer_is_ours() && back.kind.needs_response() {
             // Its answer tells of all before it; if it never got there, a NAK does.
             ahead.score.insist(last, 1, una);
         } else {

@@ -15,7 +15,7 @@ use crate::hw::aeqe::AeCode;
 use crate::hw::cqe::{CqeInfo, FlushCode};
 use crate::hw::wqe::SqOp;
 use crate::num::Psn;
-use crate::time::ack_timeout_ns;
+use crate::time::Instant;
 use crate::wire::{NakCode, Packet, Syndrome, Verb};
 
 /// A READ or atomic response is missing before the acknowledged PSN.
@@ -284,18 +284,22 @@ impl Qp {
     // rule: roce-61, roce-144
     fn on_progress(&mut self, ctx: &Ctx<'_>) {
         let req = &mut self.req;
-        req.retries_left = self.conn.retry_cnt;
         req.rnr_left = self.conn.rnr_retry;
         req.gap = None;
         if let Some(held) = req.held.as_mut() {
             held.pass(req.una);
         }
-        req.rtt.on_progress(req.una, req.una != req.sent, ctx.now);
-        req.rto_at = if req.una == req.sent {
-            None
-        } else {
-            ack_timeout_ns(self.conn.timeout).map(|ns| ctx.now.after(ns))
-        };
+        let waits = req.in_flight();
+        self.reload(waits, ctx.now);
+    }
+
+    /// Something new of the peer is here, in its turn or ahead of it: the retries are there again,
+    /// and the timer, if more is waited for, runs from now.
+    pub(super) fn reload(&mut self, waits: bool, now: Instant) {
+        let req = &mut self.req;
+        req.retries_left = self.conn.retry_cnt;
+        req.rtt.on_progress(req.una, waits, now);
+        req.rto_at = self.conn.answer_by(now).filter(|_| waits);
     }
 
     /// If acknowledgement overtook what is being sent again, skip it.

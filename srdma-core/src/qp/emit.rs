@@ -15,7 +15,6 @@ use crate::hw::aeqe::AeCode;
 use crate::hw::cqe::FlushCode;
 use crate::hw::wqe::SqOp;
 use crate::num::{Psn, Qkey, SrqId};
-use crate::time::ack_timeout_ns;
 use crate::tx::TxArena;
 use crate::tx::arena::{MarkKind, Payload};
 use crate::wire::{AtomicEth, Bth, Deth, Emit, ImmDt, Opcode, Position, Reth, Service, Verb};
@@ -160,7 +159,7 @@ impl Qp {
         let req = &self.req;
         let patient = matches!(self.conn.timeout, 0 | PATIENT_TIMEOUT..);
         signaled
-            || self.conn.peer_rx == 0
+            || !self.conn.peer_is_ours()
             || !patient
             || self.state != QpState::Rts
             || req.unasked >= ACK_EVERY
@@ -378,7 +377,7 @@ impl Qp {
             req.cur_packet = 0;
         }
         if self.id.kind.is_reliable() && req.rto_at.is_none() {
-            req.rto_at = ack_timeout_ns(self.conn.timeout).map(|ns| ctx.now.after(ns));
+            req.rto_at = self.conn.answer_by(ctx.now);
         }
         req.unasked = if asks { 0 } else { req.unasked + packets };
         if self.id.kind.is_reliable() && fresh {

@@ -18,7 +18,7 @@ use super::window::{Kind, SendCtx};
 use crate::hca::ctx::Ctx;
 use crate::limits::IEQ_HELD_PER_QP;
 use crate::num::Psn;
-use crate::time::{Instant, ack_timeout_ns};
+use crate::time::Instant;
 use crate::tx::TxArena;
 use crate::wire::{Packet, Sack};
 
@@ -70,7 +70,7 @@ impl Qp {
     /// it says nothing.
     // rule: sack-1
     pub(super) fn on_sack(&mut self, ctx: &mut Ctx<'_>, packet: &Packet<'_>, epsn: Psn) -> bool {
-        if packet.payload().is_empty() || self.conn.peer_rx == 0 || !ctx.ieq.keeps() {
+        if packet.payload().is_empty() || !self.conn.peer_is_ours() || !ctx.ieq.keeps() {
             return false;
         }
         let Some(sack) = Sack::read(packet.payload()) else {
@@ -115,9 +115,7 @@ impl Qp {
             ctx.peers.refund(self.conn.peer, cost, ctx.ready);
         }
         if news {
-            self.req.retries_left = self.conn.retry_cnt;
-            self.req.rtt.on_progress(una, true, now);
-            self.req.rto_at = ack_timeout_ns(self.conn.timeout).map(|ns| now.after(ns));
+            self.reload(true, now);
         }
         self.req.rtt.set_near();
         self.plan_asking(ctx);

@@ -104,8 +104,7 @@ impl Qp {
         if !ctx.ieq.keeps() || req.sent.since(psn) <= 0 {
             return false;
         }
-        // Only our own kind tells how much its socket holds.
-        if req.mend.habit == Habit::Unknown && self.conn.peer_rx != 0 {
+        if req.mend.habit == Habit::Unknown && self.conn.peer_is_ours() {
             req.mend.habit = Habit::Keeps;
         }
         let Some(chunk) = req.mend.chunk_at(psn) else {

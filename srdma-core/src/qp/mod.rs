@@ -42,7 +42,7 @@ use crate::obj::table::Slot;
 use crate::puda::ieq::Captured;
 use crate::puda::reorder::Reorder;
 use crate::ring::{RqConsumer, SqConsumer};
-use crate::time::{Instant, earliest};
+use crate::time::{Instant, ack_timeout_ns, earliest};
 use crate::tx::TxArena;
 use crate::tx::arena::{Mark, MarkKind};
 use crate::wire::Opcode;
@@ -88,6 +88,19 @@ pub(crate) struct Conn {
     pub(crate) max_rd_atomic: u8,
     /// READ and atomic requests that we can replay for the peer.
     pub(crate) max_dest_rd_atomic: u8,
+}
+
+impl Conn {
+    /// The peer is a device of our kind: only that tells how much its socket holds. It understands
+    /// what is said of packets that are held, and keeps what comes ahead of its turn.
+    pub(crate) const fn peer_is_ours(&self) -> bool {
+        self.peer_rx != 0
+    }
+
+    /// When an answer to what is sent now is given up.
+    pub(crate) fn answer_by(&self, now: Instant) -> Option<Instant> {
+        ack_timeout_ns(self.timeout).map(|ns| now.after(ns))
+    }
 }
 
 impl Default for Conn {

@@ -48,7 +48,7 @@ impl Qp {
             let admission = early.admit(place, packet.bytes(), now, ctx.ieq, ctx.counters);
             if admission == Admission::Held || !early.is_empty() {
                 self.watch_hole(ctx);
-                if self.tells_more() && packet.ack_req() {
+                if self.conn.peer_is_ours() && packet.ack_req() {
                     self.tell_held(ctx);
                 }
                 return;
@@ -70,12 +70,6 @@ impl Qp {
         }
     }
 
-    /// The peer understands what is said of packets that are held. Only our own kind tells how much
-    /// its socket holds.
-    pub(super) const fn tells_more(&self) -> bool {
-        self.conn.peer_rx != 0
-    }
-
     /// The peer asked, and would learn nothing from the hole alone.
     // rule: sack-1
     fn tell_held(&mut self, ctx: &mut Ctx<'_>) {
@@ -91,7 +85,7 @@ impl Qp {
         let early = self.early.as_deref().filter(|early| !early.is_empty())?;
         let wait = early.patience.wait_ns(ctx.ieq.gap_max_ns);
         let sack = || early.sack(self.rsp.epsn, ctx.now, wait).0;
-        self.tells_more().then(sack)
+        self.conn.peer_is_ours().then(sack)
     }
 
     pub(super) fn tell_hole(&mut self, ctx: &mut Ctx<'_>) {
@@ -127,7 +121,7 @@ impl Qp {
         };
         early.deadline = Some(next.min(since.after(IEQ_HOLD_NS)));
         let mut tell = told;
-        if self.conn.peer_rx != 0 && (told || self.rsp.nak_sent.is_some()) {
+        if self.conn.peer_is_ours() && (told || self.rsp.nak_sent.is_some()) {
             let wait = early.patience.wait_ns(ctx.ieq.gap_max_ns);
             let (new, later) = early.has_news(self.rsp.epsn, ctx.now, wait);
             tell |= new;
