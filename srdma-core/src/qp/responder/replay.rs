@@ -62,36 +62,29 @@ impl Replies {
         })
     }
 
-    /// The packet that is due next, and whether it is one that is sent again.
-    pub(super) fn due(&mut self) -> Option<(Part, bool)> {
-        if let Some(part) = self.again.front() {
-            return Some((*part, true));
-        }
-        let number = *self.sending.front()?;
-        let part = self.get_mut(number).map(|kept| Part {
-            number,
-            next: kept.next,
-            begins: kept.next == kept.start,
-            left: kept.stop.saturating_sub(kept.index_of(kept.next)).max(1),
-            limit: kept.limit,
-        });
-        let gone = Part {
-            number,
-            next: Psn::default(),
-            begins: true,
-            left: 1,
-            limit: 0,
-        };
-        Some((part.unwrap_or(gone), false))
-    }
-
-    /// What was due next is not kept any more.
-    pub(super) fn forget(&mut self, again: bool) {
-        if again {
+    /// The packet that is due next, its answer, and whether it is sent again. What is due of an
+    /// answer that is not kept any more is forgotten.
+    pub(super) fn due(&mut self) -> Option<(Part, Replay, bool)> {
+        while let Some(part) = self.again.front().copied() {
+            if let Some(kept) = self.get(part.number) {
+                return Some((part, *kept, true));
+            }
             self.again.pop_front();
-        } else {
+        }
+        while let Some(number) = self.sending.front().copied() {
+            if let Some(kept) = self.get(number) {
+                let part = Part {
+                    number,
+                    next: kept.next,
+                    begins: kept.next == kept.start,
+                    left: kept.stop.saturating_sub(kept.index_of(kept.next)).max(1),
+                    limit: kept.limit,
+                };
+                return Some((part, *kept, false));
+            }
             self.sending.pop_front();
         }
+        None
     }
 
     /// The next packet of `part` stands in a batch.
@@ -233,7 +226,7 @@ impl Qp {
             return false;
         };
         let number = replies.base + at as u64;
-        let Some(kept) = replies.get_mut(number).copied() else {
+        let Some(kept) = replies.get(number).copied() else {
             return false;
         };
         let Answer::Read {

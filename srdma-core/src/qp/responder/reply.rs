@@ -151,6 +151,11 @@ impl Replies {
         self.nak = Some(Nak { psn, syndrome });
     }
 
+    pub(super) fn get(&self, number: u64) -> Option<&Replay> {
+        self.kept
+            .get(usize::try_from(number.checked_sub(self.base)?).ok()?)
+    }
+
     pub(super) fn get_mut(&mut self, number: u64) -> Option<&mut Replay> {
         self.kept
             .get_mut(usize::try_from(number.checked_sub(self.base)?).ok()?)
@@ -204,8 +209,8 @@ impl Qp {
     // rule: roce-115
     pub(crate) fn emit_responses(&mut self, ctx: &mut Ctx<'_>, arena: &mut TxArena) -> Emitted {
         let mut left = QUANTUM_BYTES;
-        while let Some(part) = self.rsp.replies.due() {
-            match self.emit_answer(ctx, arena, part) {
+        while let Some(due) = self.rsp.replies.due() {
+            match self.emit_answer(ctx, arena, due) {
                 Some(bytes) if bytes >= left => return Emitted::More,
                 Some(bytes) => left -= bytes,
                 None => return Emitted::Full,
@@ -291,12 +296,8 @@ impl Qp {
         &mut self,
         ctx: &mut Ctx<'_>,
         arena: &mut TxArena,
-        (part, again): (Part, bool),
+        (part, replay, again): (Part, Replay, bool),
     ) -> Option<u32> {
-        let Some(replay) = self.rsp.replies.get_mut(part.number).copied() else {
-            self.rsp.replies.forget(again);
-            return Some(0);
-        };
         let psn = part.next;
         let mark = part.mark(again);
         let mut emit = Emit::new(Bth::new(
