@@ -211,9 +211,7 @@ impl Qp {
             self.req.read_of = Some(number);
         }
         let sges = self.req.read.sges.as_slice();
-        let placed = Part::new(self.id.pd, sges, offset, bytes.len())
-            .place(ctx.regions, bytes)
-            .map_err(|fault| Cause::new(FlushCode::PROT, AeCode(fault.ae_code())))?;
+        let placed = Part::new(self.id.pd, sges, offset, bytes.len()).place(ctx.regions, bytes)?;
         if placed < bytes.len() {
             return Err(Cause::new(
                 FlushCode::LOC_LEN,

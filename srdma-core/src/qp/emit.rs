@@ -147,9 +147,7 @@ impl Qp {
             }
             Ok(false) => Step::Full,
             // rule: e810-34
-            Err(fault) => {
-                self.fail_current(ctx, Cause::new(FlushCode::PROT, AeCode(fault.ae_code())))
-            }
+            Err(fault) => self.fail_current(ctx, fault.into()),
         }
     }
 

@@ -15,6 +15,7 @@ use crate::hca::ctx::Ctx;
 use crate::hca::qp_ctl::hw_state;
 use crate::hw::aeqe::{AeCode, AeSource, Aeqe};
 use crate::hw::cqe::{CqeInfo, FlushCode};
+use crate::mem::KeyFault;
 
 /// Why work failed: the flush code of its completion, and the asynchronous event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +38,13 @@ impl Cause {
             flush: FlushCode::BAD_RESP,
             ae: self.ae,
         }
+    }
+}
+
+impl From<KeyFault> for Cause {
+    /// Memory of our own, named by a work request, cannot be used.
+    fn from(fault: KeyFault) -> Self {
+        Self::new(FlushCode::PROT, AeCode(fault.ae_code()))
     }
 }
 

@@ -71,9 +71,7 @@ impl Qp {
                 Step::Sent(work.len + 64)
             }
             Ok(false) => Step::Full,
-            Err(fault) => {
-                self.fail_current(ctx, Cause::new(FlushCode::PROT, AeCode(fault.ae_code())))
-            }
+            Err(fault) => self.fail_current(ctx, fault.into()),
         }
     }
 
@@ -133,7 +131,7 @@ impl Qp {
         ctx.ieq.scratch.resize(len, 0);
         Part::new(self.id.pd, sges, 0, len)
             .copy(ctx.regions, &mut ctx.ieq.scratch)
-            .map_err(|fault| Cause::new(FlushCode::PROT, AeCode(fault.ae_code())))
+            .map_err(Cause::from)
     }
 
     /// The headers in front of the payload.
@@ -153,12 +151,8 @@ impl Qp {
         let mut bth = [0; BTH];
         let mut deth = [0; Deth::LEN];
         let sges = cmd.sges.as_slice();
-        Part::new(self.id.pd, sges, 0, BTH)
-            .copy(ctx.regions, &mut bth)
-            .and_then(|()| {
-                Part::new(self.id.pd, sges, BTH as u64, Deth::LEN).copy(ctx.regions, &mut deth)
-            })
-            .map_err(|fault| Cause::new(FlushCode::PROT, AeCode(fault.ae_code())))?;
+        Part::new(self.id.pd, sges, 0, BTH).copy(ctx.regions, &mut bth)?;
+        Part::new(self.id.pd, sges, BTH as u64, Deth::LEN).copy(ctx.regions, &mut deth)?;
         let bth = Bth::from_bytes(&bth);
         if bth.opcode != Opcode::UD_SEND_ONLY {
             let ae = AeCode::WQE_UNEXPECTED_OPCODE;
