@@ -331,27 +331,36 @@ impl Qp {
                 self.req.cur_packet = 0;
             }
             count_done(ctx.counters, work.op);
-            if work.signaled {
-                let cqe = CqeInfo {
-                    sq: true,
-                    op: work.op.0,
-                    qpn: self.id.qpn,
-                    context: self.id.cookie,
-                    wqe_index: work.index,
-                    psn: work.first,
-                    ..CqeInfo::default()
-                };
-                if ctx
-                    .cqs
-                    .post(ctx.events, self.id.send_cq, &cqe, ctx.now)
-                    .is_err()
-                {
-                    self.cq_overrun(ctx);
-                    return;
-                }
+            if work.signaled && !self.complete_send(ctx, work.op, work.index, work.first) {
+                return;
             }
         }
         self.check_drained(ctx);
+    }
+
+    /// Posts the completion of a WQE of the send queue. False: its queue overran, which ends the
+    /// queue pair.
+    pub(super) fn complete_send(
+        &mut self,
+        ctx: &mut Ctx<'_>,
+        op: SqOp,
+        wqe_index: u16,
+        psn: Psn,
+    ) -> bool {
+        let cqe = CqeInfo {
+            sq: true,
+            op: op.0,
+            qpn: self.id.qpn,
+            context: self.id.cookie,
+            wqe_index,
+            psn,
+            ..CqeInfo::default()
+        };
+        let posted = ctx.cqs.post(ctx.events, self.id.send_cq, &cqe, ctx.now);
+        if posted.is_err() {
+            self.cq_overrun(ctx);
+        }
+        posted.is_ok()
     }
 }
 

@@ -20,10 +20,10 @@ use super::requester::Step;
 use super::window::SendCtx;
 use crate::hca::ctx::Ctx;
 use crate::hw::aeqe::{AeCode, AeSource};
-use crate::hw::cqe::{CqeInfo, FlushCode};
+use crate::hw::cqe::FlushCode;
 use crate::hw::wqe::{SqOp, WqeFault};
 use crate::limits::MAX_DATAGRAM;
-use crate::num::Qpn;
+use crate::num::{Psn, Qpn};
 use crate::tx::TxArena;
 use crate::wire::{Bth, Deth, Emit, Opcode};
 
@@ -95,20 +95,9 @@ impl Qp {
                 self.rq_error(ctx, cause, AeSource::SQ);
                 return None;
             }
-            if self.req.cmd.signaled {
-                let cqe = CqeInfo {
-                    sq: true,
-                    op: self.req.cmd.op.0,
-                    qpn: self.id.qpn,
-                    context: self.id.cookie,
-                    wqe_index: index,
-                    ..CqeInfo::default()
-                };
-                let posted = ctx.cqs.post(ctx.events, self.id.send_cq, &cqe, ctx.now);
-                if posted.is_err() {
-                    self.cq_overrun(ctx);
-                    return None;
-                }
+            let (op, psn) = (self.req.cmd.op, Psn::default());
+            if self.req.cmd.signaled && !self.complete_send(ctx, op, index, psn) {
+                return None;
             }
             let target = self.req.cmd.ud;
             return Some((target.dest, target.qkey.0));
