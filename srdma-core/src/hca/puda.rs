@@ -183,9 +183,8 @@ impl Hca {
             return;
         };
         let peers = qp.conn.remote_ip == Some(meta.source.ip());
-        let alive = matches!(qp.state, QpState::Rtr | QpState::Rts | QpState::Sqd);
         let fits = peers && qp.conn.local_ip == Some(meta.local) && qp.id.kind == QpType::Rc;
-        if alive && fits && self.dev.ieq.blame(qp.id.qpn) {
+        if qp.can_receive() && fits && self.dev.ieq.blame(qp.id.qpn) {
             self.dev.counters.ieq_latched += 1;
             let cause = Cause::new(FlushCode::REM_OP, AeCode::LLP_RECEIVED_MPA_CRC_ERROR);
             qp.rq_error(&mut self.dev.ctx(now), cause, AeSource::RQ);

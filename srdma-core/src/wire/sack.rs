@@ -111,6 +111,9 @@ mod tests {
         assert_eq!(Sack::read(&[]), None);
         bytes[0] = 2;
         assert_eq!(Sack::read(&bytes), None);
+        let mut long = [0; Sack::MAX_LEN + 8];
+        long[..2].copy_from_slice(&[KIND, u8::try_from(WORDS + 1).unwrap()]);
+        assert_eq!(Sack::read(&long), None, "more than anybody holds");
         for len in 0..64 {
             // Whatever it says, it is bounded.
             let bytes: Vec<u8> = (0..len).map(|_| fastrand::u8(..)).collect();

@@ -89,7 +89,7 @@ impl Qp {
     /// has nothing for the expected PSN. True if a packet was served.
     // rule: ieq-14
     pub(crate) fn on_returned(&mut self, ctx: &mut Ctx<'_>, epoch: u32, bytes: &[u8]) -> bool {
-        let alive = matches!(self.state, QpState::Rtr | QpState::Rts | QpState::Sqd);
+        let alive = self.can_receive();
         let captured = self.captured.as_mut().filter(|held| held.epoch == epoch);
         let ours = alive && captured.is_some();
         if let Some(captured) = captured {
