@@ -51,8 +51,6 @@ counters! {
     rcvd_seq_err,
     /// Acknowledgements that waited and were merged with a later one.
     ack_deferred,
-    /// Messages that did not ask to be acknowledged.
-    ack_unasked,
     /// QPs that gave up after the last retry.
     retry_exceeded_err,
     /// QPs that gave up after the last RNR retry.

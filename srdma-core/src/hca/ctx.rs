@@ -43,6 +43,8 @@ pub(crate) struct Ctx<'a> {
     pub(crate) ready: &'a mut VecDeque<Turn>,
     /// Queue pairs that owe an acknowledgement and nothing else.
     pub(crate) acks: &'a mut VecDeque<Slot>,
+    /// Those that may owe one that was not asked for.
+    pub(crate) acks_late: &'a mut VecDeque<Slot>,
     /// What our own socket can still take of READ responses.
     pub(crate) read_credit: &'a mut ReadCredit,
     /// Packets out of order.

@@ -79,6 +79,7 @@ pub(crate) struct Device {
     /// Turns put off while a batch is filled; empty outside.
     pub(crate) held: VecDeque<Turn>,
     pub(crate) acks: VecDeque<Slot>,
+    pub(crate) acks_late: VecDeque<Slot>,
     pub(crate) read_credit: ReadCredit,
     pub(crate) ieq: Ieq,
     pub(crate) closing: close::Closing,
@@ -101,6 +102,7 @@ impl Device {
             counters: &mut self.counters,
             ready: &mut self.ready,
             acks: &mut self.acks,
+            acks_late: &mut self.acks_late,
             read_credit: &mut self.read_credit,
             ieq: &mut self.ieq,
         }
@@ -130,8 +132,6 @@ pub struct Hca {
     qps: Table<Box<Qp>>,
     dev: Device,
     timers: Timers,
-    /// What `ack_unasked` was when nothing was owed any more.
-    settled: u64,
     flows: rx::Flows,
     last_qp: Option<rx::LastQp>,
     cqp: Option<Cqp>,
@@ -158,6 +158,7 @@ impl Hca {
             ready: VecDeque::new(),
             held: VecDeque::new(),
             acks: VecDeque::new(),
+            acks_late: VecDeque::new(),
             read_credit: ReadCredit::new(config.read_budget),
             ieq: Ieq::new(config.ieq, config.ieq_gap_ns, config.icrc_limit),
             closing: close::Closing::default(),
@@ -167,7 +168,6 @@ impl Hca {
             qps: Table::new(1 << 24),
             dev,
             timers: Timers::default(),
-            settled: 0,
             flows: rx::Flows::new(),
             last_qp: None,
             cqp: None,
@@ -335,13 +335,13 @@ impl Hca {
     /// Makes every acknowledgement due that waits for its time: a control command may end its queue
     /// pair, and the peer would ask in vain. True if any is due.
     pub fn settle_acks(&mut self, now: Instant) -> bool {
-        let unasked = self.dev.counters.ack_unasked;
-        if unasked != self.settled {
-            self.settled = unasked;
-            for (_, _, qp) in self.qps.iter_mut() {
-                if qp.rsp.replies.ack.take_late(Instant(u64::MAX)) && qp.can_receive() {
-                    qp.ack_due(&mut self.dev.ctx(now));
-                }
+        while let Some(slot) = self.dev.acks_late.pop_front() {
+            let Some(qp) = self.qps.get_mut(slot) else {
+                continue;
+            };
+            qp.ack_late_queued = false;
+            if qp.rsp.replies.ack.take_late(Instant(u64::MAX)) && qp.can_receive() {
+                qp.ack_due(&mut self.dev.ctx(now));
             }
         }
         self.owes_acks()

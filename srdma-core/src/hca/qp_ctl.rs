@@ -129,6 +129,7 @@ impl Device {
             timer: super::timer::TimerState::default(),
             queued: false,
             ack_queued: false,
+            ack_late_queued: false,
             notify_drained: false,
             established: false,
             early: None,

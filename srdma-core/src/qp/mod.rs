@@ -178,6 +178,8 @@ pub(crate) struct Qp {
     pub(crate) queued: bool,
     /// It stands in the list of those that owe an acknowledgement.
     pub(crate) ack_queued: bool,
+    /// It stands in the list of those that may owe one that was not asked for.
+    pub(crate) ack_late_queued: bool,
     /// A modify to SQD asked to be told when the send queue has drained.
     pub(crate) notify_drained: bool,
     /// COMM_EST was raised since the last move to RTR.

@@ -48,7 +48,7 @@ pub(crate) struct Rtt {
 impl Rtt {
     /// A packet was sent for the first time. One that `asks` to be acknowledged is answered at
     /// once, so its answer can be timed; any other is in a while.
-    pub(crate) const fn on_sent(&mut self, psn: Psn, asks: bool, now: Instant) {
+    pub(crate) fn on_sent(&mut self, psn: Psn, asks: bool, now: Instant) {
         if asks {
             self.asked = Some(psn);
             if self.timed.is_none() {
@@ -131,29 +131,16 @@ impl Rtt {
 
     /// All that is in flight will be acknowledged unasked.
     // rule: ack-2
-    const fn schedule_late(&mut self, now: Instant) {
-        self.schedule(now);
-        self.backoff = self.backoff.saturating_sub(1);
-        if let Some(at) = self.probe_at {
-            self.probe_at = Some(at.after(2 * ACK_LATE_NS));
+    fn schedule_late(&mut self, now: Instant) {
+        if let Some(wait) = self.wait() {
+            self.probe_at = Some(now.after(wait + 2 * ACK_LATE_NS));
             self.is_late = true;
         }
     }
 
-    const fn schedule(&mut self, now: Instant) {
-        let Some(smoothed) = self.smoothed else {
-            return;
-        };
-        let wait = smoothed + 4 * self.variation;
-        let wait = if 2 * smoothed > wait {
-            2 * smoothed
-        } else {
-            wait
-        };
-        let floor = if self.near { NEAR_FLOOR_NS } else { FLOOR_NS };
-        let wait = if wait < floor { floor } else { wait };
-        let wait = if wait > CEILING_NS { CEILING_NS } else { wait };
-        self.probe_at = Some(now.after(wait << self.backoff));
+    fn schedule(&mut self, now: Instant) {
+        let Some(wait) = self.wait() else { return };
+        self.probe_at = Some(now.after(wait));
         self.is_late = false;
         let most = if self.near {
             MAX_BACKOFF + NEAR_STEPS
@@ -163,6 +150,14 @@ impl Rtt {
         if self.backoff < most {
             self.backoff += 1;
         }
+    }
+
+    /// How long to wait for an answer; `None` without an estimate.
+    fn wait(&self) -> Option<u64> {
+        let smoothed = self.smoothed?;
+        let floor = if self.near { NEAR_FLOOR_NS } else { FLOOR_NS };
+        let wait = (smoothed + 4 * self.variation).max(2 * smoothed);
+        Some(wait.clamp(floor, CEILING_NS) << self.backoff)
     }
 }
 

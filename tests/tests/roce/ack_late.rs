@@ -132,12 +132,13 @@ fn a_lost_message_that_did_not_ask_is_sent_again_and_asks() {
     // proves: ack-2
     let mut rig = measured(14);
     assert_eq!(quiet_asks(&mut rig), [false]);
-    rig.node.advance(2 * LATE_NS);
+    // A probe of what asks is due after 4 ms; this one leaves 2 ms more.
+    rig.node.advance(5 * LATE_NS);
     assert!(
         rig.transmit().is_empty(),
         "its acknowledgement may be on the way"
     );
-    rig.node.advance(5 * LATE_NS);
+    rig.node.advance(2 * LATE_NS);
     let probe = rig.transmit();
     assert_eq!(asks(&probe), [true]);
     assert_eq!(probe[0].psn(), SQ_PSN + 1);

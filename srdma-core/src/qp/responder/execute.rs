@@ -56,7 +56,10 @@ impl Qp {
                 self.ack_due(ctx);
             } else if packet.info().position.ends() {
                 self.rsp.replies.ack.owe_late(ctx.now);
-                ctx.counters.ack_unasked += 1;
+                if !self.ack_late_queued {
+                    self.ack_late_queued = true;
+                    ctx.acks_late.push_back(self.id.slot);
+                }
             }
         }
         Ok(())
