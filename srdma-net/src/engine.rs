@@ -43,7 +43,7 @@ use srdma_core::time::Instant;
 use srdma_core::tx::TxArena;
 use std::fmt;
 use std::ops::RangeInclusive;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
 
@@ -85,7 +85,10 @@ pub(crate) enum By {
     Waiter,
     /// A program thread between an event and its next wait: it arms, or polls what it armed.
     Armer,
-    /// The background thread, or a control call.
+    /// The background thread, which is back when an acknowledgement has waited long enough.
+    Thread,
+    /// A control call, or the last call of a program: what is owed is paid first, since there may
+    /// be nobody to pay it afterwards.
     Anyone,
 }
 
@@ -96,14 +99,30 @@ pub(crate) struct Passed {
     fired: u64,
     /// Something was received or sent.
     active: bool,
+    /// Acknowledgements wait for a reply of the program.
+    awaits: bool,
+}
+
+impl Passed {
+    /// This pass and the `next`.
+    const fn then(self, next: Self) -> Self {
+        Self {
+            fired: self.fired | next.fired,
+            active: self.active || next.active,
+            awaits: next.awaits,
+        }
+    }
 }
 
 impl Core {
     /// One pass: everything that has come since the last one goes in, everything due goes out.
     fn pass(&mut self, now: Instant, board: &Board, by: By, looking_in: bool) -> Passed {
-        if board.has_control() && self.hca.settle_acks(now) {
+        // A control command may end a queue pair, whoever runs it.
+        if by == By::Anyone || board.has_control() {
             self.reply.give_up();
-            self.transmit(now, Acks::Send);
+            if self.hca.settle_acks(now) {
+                self.transmit(now, Acks::Send);
+            }
         }
         let Self { hca, link, .. } = self;
         board.take(|what| hca.ring(now, what));
@@ -119,7 +138,7 @@ impl Core {
         }
         // They wait only where somebody comes by when the wait is over: the background thread if it
         // is this one, or if it looks in from time to time.
-        if looking_in || by == By::Anyone {
+        if by == By::Thread || (looking_in && by != By::Anyone) {
             self.reply.messages(hca.news() - before, now);
         }
         let acks = if self.reply.holds(now) {
@@ -135,6 +154,7 @@ impl Core {
         Passed {
             fired,
             active: received > 0 || sent,
+            awaits: acks == Acks::Wait,
         }
     }
 
@@ -237,7 +257,6 @@ impl Engine {
         let (link, hca) = link::open(config)?;
         let waker = background.then(EventFd::new).transpose();
         let waker = waker.map_err(NetError::Poll)?;
-        let waker_fd = waker.as_ref().map(AsRawFd::as_raw_fd);
         let vectors = hca.vectors().min(MAX_VECTORS);
         let mut arena = TxArena::new().map_err(|_| NetError::OutOfMemory)?;
         link.learn_limits(&mut arena.limits);
@@ -270,13 +289,10 @@ impl Engine {
             following: Mutex::default(),
         });
         stats::enter(name, WeakEngine::new(&shared));
-        let thread = match waker_fd {
-            Some(waker) => Some(Arc::new(thread::start(&shared, waker)?)),
-            None => None,
-        };
+        let thread = background.then(|| thread::start(&shared)).transpose()?;
         Ok(Self {
             shared,
-            _thread: thread,
+            _thread: thread.map(Arc::new),
         })
     }
 
@@ -418,8 +434,8 @@ impl Shared {
     }
 
     /// Passes until the board is clean; handlers run with the lock released.
-    fn run<'a>(&'a self, mut core: MutexGuard<'a, Core>, by: By) -> bool {
-        let mut active = false;
+    fn run<'a>(&'a self, mut core: MutexGuard<'a, Core>, by: By) -> Passed {
+        let mut all = Passed::default();
         trace::enter(self.trace);
         loop {
             let now = self.clock.now();
@@ -433,7 +449,7 @@ impl Shared {
                 self.pollers.mark(now.after(PASS_NS));
             }
             let passed = core.pass(now, &self.board, by, looking_in);
-            active |= passed.active;
+            all = all.then(passed);
             if by == By::Poller {
                 let end = if passed.active { self.clock.now() } else { now };
                 self.pollers.mark(end);
@@ -462,10 +478,10 @@ impl Shared {
             }
             // The fence above also pairs with that in `drive`.
             if !self.board.is_dirty() {
-                return active;
+                return all;
             }
             let Some(again) = self.try_lock() else {
-                return active;
+                return all;
             };
             core = again;
         }

@@ -63,12 +63,7 @@ impl Reply {
         }
     }
 
-    /// True if acknowledgements wait.
-    pub(super) fn is_awaited(&self, now: Instant) -> bool {
-        self.until.is_some_and(|until| now < until)
-    }
-
-    /// The same; a wait that ends here was in vain.
+    /// True if acknowledgements wait; a wait that ends here was in vain.
     pub(super) fn holds(&mut self, now: Instant) -> bool {
         if self.until.take_if(|until| *until <= now).is_some() {
             self.penalty = (2 * self.penalty + 1).min(MAX_PENALTY);
@@ -98,7 +93,7 @@ mod tests {
         reply.messages(0, Instant(20));
         assert!(!reply.holds(Instant(20)), "nothing came");
         reply.messages(1, Instant(20));
-        assert!(reply.holds(Instant(20)) && reply.is_awaited(Instant(20)));
+        assert!(reply.holds(Instant(20)));
         assert_eq!(reply.until(), Some(Instant(20 + WAIT_NS)));
         reply.posted(Instant(30));
         assert!(!reply.holds(Instant(30)), "it has answered");
@@ -128,5 +123,11 @@ mod tests {
         reply.posted(Instant(1));
         reply.messages(1, Instant(2));
         assert!(reply.holds(Instant(2)));
+        // The next wait in vain is the first again: one message is passed over.
+        assert!(!reply.holds(Instant(2 + WAIT_NS)));
+        for waits in [false, true] {
+            reply.messages(1, Instant(3 + WAIT_NS));
+            assert_eq!(reply.holds(Instant(3 + WAIT_NS)), waits);
+        }
     }
 }

@@ -16,7 +16,7 @@ use crate::netlink::Watch;
 use crate::spin::{CALLER_GRACE_NS, SPIN_NS, Spinner, Wait};
 use crate::sys::ppoll::sleep_on;
 use crate::sys::sched;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::AsRawFd;
 use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
@@ -50,14 +50,12 @@ impl Drop for Running {
     }
 }
 
-pub(super) fn start(shared: &Arc<Shared>, waker: RawFd) -> Result<Running, NetError> {
+pub(super) fn start(shared: &Arc<Shared>) -> Result<Running, NetError> {
     let mine = Arc::clone(shared);
     let handle = std::thread::Builder::new()
         .name("srdma-engine".into())
         .spawn(move || {
             Thread {
-                watch: mine.watch.as_ref().map(AsRawFd::as_raw_fd),
-                waker,
                 shared: mine,
                 armed: false,
                 woken: true,
@@ -73,8 +71,6 @@ pub(super) fn start(shared: &Arc<Shared>, waker: RawFd) -> Result<Running, NetEr
 
 struct Thread {
     shared: Arc<Shared>,
-    waker: RawFd,
-    watch: Option<RawFd>,
     /// Packets wake it.
     armed: bool,
     /// It has just slept: any socket may have woken it.
@@ -108,17 +104,19 @@ impl Thread {
 
     /// Interrupted or not: the loop looks at everything again.
     fn sleep(&mut self, limit_ns: Option<u64>) {
-        let sockets = self.armed.then(|| self.shared.fds());
+        let shared = &*self.shared;
+        let waker = shared.waker.iter().map(AsRawFd::as_raw_fd);
+        let watch = shared.watch.iter().map(AsRawFd::as_raw_fd);
+        let sockets = self.armed.then(|| shared.fds());
         let sockets = sockets.iter().flat_map(|fds| fds.iter().copied());
-        let fds = [self.waker].into_iter().chain(self.watch).chain(sockets);
-        let _ = sleep_on(fds, limit_ns);
-        self.shared.planned.store(0, Ordering::Relaxed);
+        let _ = sleep_on(waker.chain(watch).chain(sockets), limit_ns);
+        shared.planned.store(0, Ordering::Relaxed);
         self.woken = true;
-        if let Some(waker) = &self.shared.waker {
+        if let Some(waker) = &shared.waker {
             waker.take();
         }
-        if self.shared.watch.as_ref().is_some_and(Watch::take) {
-            self.shared.follow();
+        if shared.watch.as_ref().is_some_and(Watch::take) {
+            shared.follow();
         }
     }
 
@@ -155,29 +153,33 @@ impl Thread {
         if std::mem::take(&mut self.woken) {
             core.link.carrier.look_everywhere();
         }
-        let active = shared.run(core, By::Anyone);
-        if active {
+        let passed = shared.run(core, By::Thread);
+        if passed.active {
             spin.worked(shared.clock.now());
         }
         self.arm();
+        if passed.active && !passed.awaits {
+            return None;
+        }
         let core = shared.try_lock()?;
         let now = shared.clock.now();
         if shared.board.is_dirty() {
             return None;
         }
         // Nothing is spun for while the program is to answer: it may need this very core.
-        let gives_way = core.reply.is_awaited(now);
-        if !gives_way && active {
-            return None;
-        }
+        let spin = if passed.awaits {
+            Spinner::new(0)
+        } else {
+            *spin
+        };
         let deadline = core.deadline(now);
         match spin.next(now, deadline) {
-            Wait::Spin if !gives_way || deadline.is_some_and(|at| at <= now) => {
+            Wait::Spin => {
                 drop(core);
                 std::hint::spin_loop();
                 None
             }
-            _ => {
+            Wait::Sleep { limit_ns } => {
                 let planned = deadline.map_or(u64::MAX, |at| at.0.max(1));
                 shared.planned.store(planned, Ordering::Relaxed);
                 drop(core);
@@ -188,7 +190,7 @@ impl Thread {
                     shared.planned.store(0, Ordering::Relaxed);
                     return None;
                 }
-                Some(deadline.map(|at| at.since(now)))
+                Some(limit_ns)
             }
         }
     }

@@ -117,6 +117,49 @@ fn a_receive_held_for_half_a_message_goes_back_to_its_shared_queue() {
 }
 
 #[test]
+fn a_program_that_ends_has_acknowledged_what_did_not_ask_for_it() {
+    let w = wired();
+    let [a, b] = &w.sides;
+    for destroys in [true, false] {
+        let [qa, qb] = [a, b].map(|side| side.qp(QpType::Rc).build().unwrap());
+        let (ours, theirs) = (qa.endpoint(), qb.endpoint());
+        // Only a process of our kind says how much its socket holds; a wire is none.
+        let theirs = serde_json::to_string(&theirs).unwrap();
+        let theirs = theirs.replace(r#""rx_buffer":0"#, r#""rx_buffer":65536"#);
+        let theirs = serde_json::from_str(&theirs).unwrap();
+        let (qa, qb) = (qa.connect(&theirs), qb.connect(&ours));
+        let (qa, qb) = (qa.unwrap(), qb.unwrap());
+        let (source, memory) = (a.mr(64), b.mr(64));
+        // The first one is asked for, since nothing is measured yet; the second is not.
+        for (id, signaled) in [(1, true), (2, false)] {
+            let mut batch = qb.post_recv();
+            batch.recv(WrId(id)).local(memory.sge(..));
+            batch.ring().unwrap();
+            let mut batch = qa.post_send();
+            let wr = batch.send(WrId(id)).local(source.sge(..));
+            drop(if signaled { wr.signaled() } else { wr });
+            batch.ring().unwrap();
+            w.clock.advance(1000);
+            w.carry(10);
+            assert!(b.cq.poll().next().is_some_and(|wc| wc.is_ok()));
+            let answers = w.carry(10);
+            assert_eq!(answers, usize::from(signaled));
+            assert_eq!(a.cq.poll().next().is_some(), signaled);
+        }
+        // The end of the queue pair, or the last call of a program that leaves it as it is.
+        if destroys {
+            qb.destroy().unwrap();
+        } else {
+            assert!(b.ctx.drive());
+        }
+        assert_eq!(w.carry(10), 1, "acknowledged first; destroyed: {destroys}");
+        w.clock.advance(1_000_000_000);
+        assert!(a.cq.poll().next().is_none());
+        assert_eq!(w.carry(10), 0, "nothing to ask for");
+    }
+}
+
+#[test]
 fn a_network_that_loses_and_damages_costs_only_time() {
     for seed in 1..=3 {
         println!("seed {seed}");

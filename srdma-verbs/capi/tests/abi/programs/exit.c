@@ -1,5 +1,6 @@
 /* A program that ends right after its last receive, with everything open: its peer must still get
- * the acknowledgement. Child and parent are two processes on one address. */
+ * the acknowledgement, also from one that has sent before and so may be about to answer. Child and
+ * parent are two processes on one address. */
 #include <infiniband/verbs.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -63,6 +64,15 @@ static enum ibv_wc_status completion(void)
     return wc.status;
 }
 
+static int post(void)
+{
+    struct ibv_sge sge = {(uintptr_t)bytes, sizeof(bytes), mr->lkey};
+    struct ibv_send_wr *bad, send = {
+        .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED,
+    };
+    return ibv_post_send(qp, &send, &bad);
+}
+
 int main(void)
 {
     int down[2], up[2];
@@ -76,7 +86,8 @@ int main(void)
             exit(1);
         if (read(down[0], &peer, sizeof(peer)) < 0 || meet(&peer) || write(up[1], &ready, 1) < 0)
             exit(1);
-        exit(completion());
+        /* What it sends, and what comes back. */
+        exit(post() || completion() || completion());
     }
     close(up[1]);
     if (setup(&me) || write(down[1], &me, sizeof(me)) < 0)
@@ -85,11 +96,7 @@ int main(void)
         return 1;
     if (read(up[0], &ready, 1) != 1)
         return 1;
-    struct ibv_sge sge = {(uintptr_t)bytes, sizeof(bytes), mr->lkey};
-    struct ibv_send_wr *bad, send = {
-        .sg_list = &sge, .num_sge = 1, .opcode = IBV_WR_SEND, .send_flags = IBV_SEND_SIGNALED,
-    };
-    if (ibv_post_send(qp, &send, &bad))
+    if (completion() || post())
         return 1;
     enum ibv_wc_status status = completion();
     printf("%s\n", ibv_wc_status_str(status));
