@@ -19,11 +19,13 @@ mod faults;
 mod follow;
 pub(crate) mod link;
 mod park;
+mod pass;
 mod reply;
 mod thread;
 mod view;
 
 pub use config::{EngineConfig, Transport};
+pub(crate) use pass::{By, Core, Passed};
 pub(crate) use view::WeakEngine;
 
 use crate::clock::Clock;
@@ -34,10 +36,9 @@ use crate::spin::{CALLER_GRACE_NS, Callers};
 use crate::stats;
 use crate::sys::eventfd::EventFd;
 use crate::trace;
-use link::Link;
 use reply::Reply;
+use srdma_core::hca::Hca;
 use srdma_core::hca::board::{Board, Doorbell};
-use srdma_core::hca::{Acks, Hca};
 use srdma_core::num::MsixVector;
 use srdma_core::time::Instant;
 use srdma_core::tx::TxArena;
@@ -47,12 +48,6 @@ use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
 
-/// Send batches of one pass; more waits for the next, so that receiving is not starved.
-const BATCHES_PER_PASS: usize = 8;
-/// How soon to try again what a full socket refused.
-const BLOCKED_RETRY_NS: u64 = 50_000;
-/// How long acknowledgements may wait for a reply to share a send with.
-const ACK_WAIT_NS: u64 = 100_000;
 /// Polls in a row after which somebody is taken to poll for good.
 const STEADY_POLLS: u32 = 32;
 /// Longest pass of a poller: while it lasts, the poller counts as driving. A pass may take in a
@@ -60,154 +55,6 @@ const STEADY_POLLS: u32 = 32;
 const PASS_NS: u64 = 10_000_000;
 /// Vectors that a device can have: one bit each in a pass's result.
 pub const MAX_VECTORS: u16 = 64;
-
-/// The device and what it is driven with; behind the lock.
-pub(crate) struct Core {
-    hca: Hca,
-    link: Link,
-    arena: TxArena,
-    /// Whether acknowledgements wait for a reply of the program.
-    reply: Reply,
-    /// The socket refused the last batch.
-    blocked: bool,
-    /// Passes by pollers in a row.
-    polls: u32,
-}
-
-/// Who runs a pass.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum By {
-    /// A thread that has just posted.
-    Poster,
-    /// A thread that polls and will be back at once.
-    Poller,
-    /// A program thread that waits for an event.
-    Waiter,
-    /// A program thread between an event and its next wait: it arms, or polls what it armed.
-    Armer,
-    /// The background thread, which is back when an acknowledgement has waited long enough.
-    Thread,
-    /// A control call, or the last call of a program: what is owed is paid first, since there may
-    /// be nobody to pay it afterwards.
-    Anyone,
-}
-
-/// What one pass did.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Passed {
-    /// Vectors that fired, a bit each.
-    fired: u64,
-    /// Something was received or sent.
-    active: bool,
-    /// Acknowledgements wait for a reply of the program.
-    awaits: bool,
-}
-
-impl Passed {
-    /// This pass and the `next`.
-    const fn then(self, next: Self) -> Self {
-        Self {
-            fired: self.fired | next.fired,
-            active: self.active || next.active,
-            awaits: next.awaits,
-        }
-    }
-}
-
-impl Core {
-    /// One pass: everything that has come since the last one goes in, everything due goes out.
-    fn pass(&mut self, now: Instant, board: &Board, by: By, looking_in: bool) -> Passed {
-        // A control command may end a queue pair, whoever runs it.
-        if by == By::Anyone || board.has_control() {
-            self.reply.give_up();
-            if self.hca.settle_acks(now) {
-                self.transmit(now, Acks::Send);
-            }
-        }
-        let Self { hca, link, .. } = self;
-        board.take(|what| hca.ring(now, what));
-        let before = hca.news();
-        let received = if by == By::Poster {
-            self.reply.posted(now);
-            0
-        } else {
-            link.receive(now, hca)
-        };
-        if hca.poll_timeout().is_some_and(|at| at <= now) {
-            hca.handle_timeout(now);
-        }
-        // They wait only where somebody comes by when the wait is over: the background thread if it
-        // is this one, or if it looks in from time to time.
-        if by == By::Thread || (looking_in && by != By::Anyone) {
-            self.reply.messages(hca.news() - before, now);
-        }
-        let acks = if self.reply.holds(now) {
-            Acks::Wait
-        } else {
-            Acks::Send
-        };
-        let sent = self.transmit(now, acks);
-        let mut fired = 0u64;
-        while let Some(vector) = self.hca.poll_interrupt(now) {
-            fired |= 1 << (vector.0 % MAX_VECTORS);
-        }
-        Passed {
-            fired,
-            active: received > 0 || sent,
-            awaits: acks == Acks::Wait,
-        }
-    }
-
-    fn transmit(&mut self, now: Instant, acks: Acks) -> bool {
-        let mut any = false;
-        self.link.depart(now);
-        self.blocked = self.link.is_held();
-        self.arena.limits.hold_unreliable = self.blocked;
-        for _ in 0..BATCHES_PER_PASS {
-            self.link.carrier.answer(now, &mut self.hca);
-            let Some(batch) = self.hca.poll_transmit(now, &mut self.arena, acks) else {
-                // A datagram may wait for an answer that only its turn asked for.
-                if self.link.carrier.answer(now, &mut self.hca) {
-                    continue;
-                }
-                break;
-            };
-            let token = batch.token;
-            let sent = if trace::on() {
-                trace::send(&mut self.link, now, &batch)
-            } else {
-                self.link.send(now, &batch)
-            };
-            any |= sent.runs > 0;
-            self.hca
-                .handle_transmitted(now, &self.arena, token, sent.runs);
-            self.link.learn_limits(&mut self.arena.limits);
-            if sent.blocked {
-                self.blocked = true;
-                break;
-            }
-        }
-        any
-    }
-
-    /// When somebody has to run a pass at the latest.
-    fn deadline(&self, now: Instant) -> Option<Instant> {
-        let mut at = self.hca.poll_timeout();
-        let mut earlier = |other: Instant| at = Some(at.map_or(other, |at| at.min(other)));
-        if self.blocked {
-            earlier(now.after(BLOCKED_RETRY_NS));
-        } else if self.hca.has_work() {
-            earlier(now);
-        }
-        if self.hca.owes_acks() {
-            earlier(self.reply.until().unwrap_or_else(|| now.after(ACK_WAIT_NS)));
-        }
-        if let Some(due) = self.link.deadline() {
-            earlier(due);
-        }
-        at
-    }
-}
 
 /// What all handles of one engine share.
 pub(crate) struct Shared {
