@@ -18,7 +18,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// How long one who asks, or is asked, may take.
@@ -26,12 +26,24 @@ const PATIENCE: Duration = Duration::from_millis(500);
 /// Bytes of an answer at most.
 const MAX_ANSWER: u64 = 1 << 20;
 
-/// Devices of this process, by name.
-static DEVICES: Mutex<Vec<(String, WeakEngine)>> = Mutex::new(Vec::new());
+/// What somebody else counts of a device: names and values.
+pub type Counting = dyn Fn() -> Vec<(&'static str, u64)> + Send + Sync;
+
+/// A device of this process.
+#[derive(Clone)]
+struct Device {
+    name: String,
+    engine: WeakEngine,
+    /// What its driver counts.
+    driver: Option<Arc<Counting>>,
+}
+
+/// Devices of this process.
+static DEVICES: Mutex<Vec<Device>> = Mutex::new(Vec::new());
 /// The process that answers; a child is another.
 static SERVED_BY: AtomicU32 = AtomicU32::new(0);
 
-fn devices() -> MutexGuard<'static, Vec<(String, WeakEngine)>> {
+fn devices() -> MutexGuard<'static, Vec<Device>> {
     DEVICES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -43,12 +55,25 @@ pub(crate) fn enter(name: String, engine: WeakEngine) {
         // Those of a parent are not ours.
         devices.clear();
     }
-    devices.retain(|(_, engine)| engine.is_alive());
-    devices.push((name, engine));
+    devices.retain(|device| device.engine.is_alive());
+    devices.push(Device {
+        name,
+        engine,
+        driver: None,
+    });
     drop(devices);
     if SERVED_BY.swap(process, Ordering::SeqCst) != process {
         // Without a socket the device is as good as with one.
         let _ = serve();
+    }
+}
+
+/// From here on those who ask are told what the device's driver counts, too.
+pub(crate) fn also(engine: &WeakEngine, driver: Arc<Counting>) {
+    for device in devices().iter_mut() {
+        if device.engine.is_same(engine) {
+            device.driver = Some(Arc::clone(&driver));
+        }
     }
 }
 
@@ -102,13 +127,14 @@ fn answer() -> String {
     quote(&mut text, program.trim());
     text.push_str(",\"devices\":[");
     let mut first = true;
-    for (name, engine) in known {
-        let Some(counters) = engine.counters() else {
+    for device in known {
+        let Some(mut counters) = device.engine.counters() else {
             continue;
         };
+        counters.extend(device.driver.iter().flat_map(|count| count()));
         text.push_str(if first { "{\"name\":" } else { ",{\"name\":" });
         first = false;
-        quote(&mut text, &name);
+        quote(&mut text, &device.name);
         text.push_str(",\"counters\":{");
         for (at, (name, value)) in counters.into_iter().enumerate() {
             let comma = if at == 0 { "" } else { "," };

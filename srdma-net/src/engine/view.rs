@@ -1,6 +1,7 @@
 //! What a running device shows of itself.
 
 use super::{Engine, Shared};
+use crate::stats::{self, Counting};
 use crate::trace;
 use std::fmt;
 use std::sync::{Arc, Weak};
@@ -24,6 +25,11 @@ impl WeakEngine {
         self.0.strong_count() != 0
     }
 
+    /// Both are of one device.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        Weak::ptr_eq(&self.0, &other.0)
+    }
+
     /// All counters: the device's, then the socket's. `None` if the device is gone.
     pub(crate) fn counters(&self) -> Option<Vec<(&'static str, u64)>> {
         let shared = self.0.upgrade()?;
@@ -42,6 +48,11 @@ impl Engine {
     #[cold]
     pub fn enter_trace(&self) {
         trace::enter(self.shared.trace);
+    }
+
+    /// Lets those who ask for counters of this process have those of the driver as well.
+    pub fn count_also(&self, driver: Arc<Counting>) {
+        stats::also(&WeakEngine::new(&self.shared), driver);
     }
 
     /// Counters of the socket side: name and value.

@@ -157,6 +157,7 @@ impl Driver {
             cookies: AtomicU64::new(puda::FIRST_FREE_COOKIE),
         });
         driver.bring_up(&event_cmds)?;
+        driver.show_puda();
         Ok(driver)
     }
 

@@ -31,6 +31,7 @@ mod memory;
 mod objects;
 mod ops;
 mod port;
+mod puda;
 mod srqs;
 mod ud;
 mod vectors;

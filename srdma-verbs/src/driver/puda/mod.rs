@@ -31,6 +31,39 @@ use std::sync::{Arc, Mutex};
 /// The first cookie that completion events of others may carry.
 pub(super) const FIRST_FREE_COOKIE: u64 = PudaKind::Ieq.cookie() + 2;
 
+/// What others call the counters of the local queue, in the order of [`PudaStats::named`].
+const ILQ_NAMES: [&str; 13] = [
+    "ilq_buf_alloc_fail",
+    "ilq_pkt_rcvd",
+    "ilq_pkt_sent",
+    "ilq_sent_pkt_q",
+    "ilq_rcvd_pkt_err",
+    "ilq_unclaimed",
+    "",
+    "",
+    "",
+    "",
+    "",
+    "",
+    "",
+];
+/// And of the exception queue.
+const IEQ_NAMES: [&str; 13] = [
+    "ieq_queue_buf_alloc_fail",
+    "ieq_queue_pkt_rcvd",
+    "ieq_queue_pkt_sent",
+    "ieq_queue_sent_pkt_q",
+    "ieq_queue_rcvd_pkt_err",
+    "",
+    "ieq_queue_returned",
+    "ieq_queue_discarded",
+    "ieq_queue_dup_held",
+    "ieq_queue_no_room",
+    "ieq_queue_stale",
+    "ieq_queue_holes_told",
+    "ieq_queue_held",
+];
+
 /// One of the privileged queues.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
@@ -151,6 +184,27 @@ impl PudaStats {
         }
     }
 
+    /// The counters under the names of a queue.
+    fn named(&self, names: &[&'static str; 13]) -> impl Iterator<Item = (&'static str, u64)> {
+        let values = [
+            self.buf_alloc_fail,
+            self.pkt_rcvd,
+            self.pkt_sent,
+            self.sent_pkt_q,
+            self.rcvd_pkt_err + self.bad_qp_id,
+            self.unclaimed,
+            self.returned,
+            self.discarded,
+            self.dup_held,
+            self.no_room,
+            self.stale,
+            self.holes_told,
+            self.held,
+        ];
+        let counted = names.iter().copied().zip(values);
+        counted.filter(|(name, _)| !name.is_empty())
+    }
+
     fn forget_buffers(&mut self) {
         (self.total, self.available) = (0, 0);
         (self.posted, self.sending, self.held) = (0, 0, 0);
@@ -198,6 +252,21 @@ impl Driver {
             PudaKind::Ilq => self.on_ilq(),
             PudaKind::Ieq => self.on_ieq(),
         }
+    }
+
+    /// Lets those who ask for the counters of this process have those of these queues as well.
+    pub(super) fn show_puda(self: &Arc<Self>) {
+        let weak = Arc::downgrade(self);
+        self.engine.count_also(Arc::new(move || {
+            let Some(driver) = weak.upgrade() else {
+                return Vec::new();
+            };
+            let ilq = driver.puda.ilq.stats();
+            let ieq = lock(&driver.puda.ieq).as_ref().map(Sorter::stats);
+            ilq.named(&ILQ_NAMES)
+                .chain(ieq.unwrap_or_default().named(&IEQ_NAMES))
+                .collect()
+        }));
     }
 
     /// Makes the exception queue where packets out of order are to go there.
