@@ -13,7 +13,7 @@ use super::alloc::RingMem;
 use super::engine::{Doorbell, Engine};
 use super::ids::lock;
 use crate::error::Reason;
-use srdma_core::hw::cqp::{CqCmd, CreateAh, FlushWqes};
+use srdma_core::hw::cqp::{CqCmd, CreateAh, FlushWqes, QpCmd};
 use srdma_core::hw::shadow::SHADOW_WORDS;
 use srdma_core::hw::{CqpCmd, CqpCompletion, FlushCode};
 use srdma_core::num::{AhId, CeqId, CqId, Qpn};
@@ -49,6 +49,8 @@ pub(crate) enum Later {
     CreateAh(CreateAh),
     /// Takes one back.
     DestroyAh(AhId),
+    /// Lets the local queue send again after an error.
+    Revive(QpCmd),
 }
 
 #[derive(Debug)]
@@ -189,6 +191,7 @@ impl Driver {
                 Later::Flush(qpn) => flush_cmd(qpn),
                 Later::CreateAh(cmd) => CqpCmd::CreateAh(cmd),
                 Later::DestroyAh(id) => CqpCmd::DestroyAh(id),
+                Later::Revive(cmd) => CqpCmd::ModifyQp(cmd),
             };
             // A queue pair that left the error state meanwhile has nothing to flush.
             let done = queue.run(&self.engine, &cmd).is_ok();
@@ -200,6 +203,10 @@ impl Driver {
                     self.engine.drive_posted();
                 }
                 Later::DestroyAh(id) => self.ids.ah.give(id.value()),
+                Later::Revive(_) => {
+                    self.puda.ilq.revived();
+                    self.engine.drive_posted();
+                }
             }
         }
     }

@@ -84,7 +84,8 @@ impl Qp {
             peer: deth.source.value(),
             // rule: e810-10
             stag_or_ipv4: meta.local.is_ipv4(),
-            solicited: packet.solicited(),
+            // No peer says when the driver is woken.
+            solicited: packet.solicited() && !self.id.raw,
             imm: packet.imm().map(|imm| u32::from_be_bytes(imm.0)),
             ..CqeInfo::default()
         };

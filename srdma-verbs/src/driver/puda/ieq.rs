@@ -99,7 +99,7 @@ impl Sorter {
         while let Some(done) = self.queue.next() {
             match done {
                 Done::Received(buf, cqe) => self.take(buf, cqe.len),
-                Done::Sent(_) => {}
+                Done::Sent(_) | Done::SendsLost(_) => {}
                 Done::Failed => self.give_up_all(),
             }
         }

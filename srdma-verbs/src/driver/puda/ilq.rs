@@ -21,8 +21,10 @@ use super::{PudaKind, PudaStats};
 use crate::error::Reason;
 use crate::mad::{MAD_BYTES, Mad, MadHandler, MadSender};
 use crate::path::Path;
+use core::sync::atomic::{AtomicU32, Ordering};
 use srdma_core::num::{Psn, Qkey, Qpn};
 use srdma_core::obj::ah::AddressVector;
+use srdma_core::obj::notify::Moderation;
 use srdma_core::qp::attr::QpType;
 use srdma_core::wire::{Bth, Deth, Opcode, Packet};
 use std::collections::HashMap;
@@ -37,6 +39,10 @@ const RECEIVES: u32 = 256;
 const SENDS: u32 = 512;
 /// Bytes of a buffer: 40 in front, headers, a MAD, and the ICRC are 320.   [E810 8.6.2]
 const BUFFER: u32 = 1024;
+/// Events come no closer together, so that a flood leaves threads that run the device time for data.
+const EVENT_GAP_NS: u32 = 50_000;
+/// Events that one thread serves in a row.
+const ROUNDS: u32 = 4;
 /// Bytes in front of a packet.
 const AREA: usize = 40;
 
@@ -55,6 +61,8 @@ struct Running {
     queue: Queue,
     handles: Handles,
     psn: Psn,
+    /// What brings a failed send queue back.
+    revival: Option<Later>,
 }
 
 /// When the queue exists.
@@ -73,6 +81,8 @@ pub(crate) struct Ilq {
     running: Mutex<Option<Running>>,
     handlers: Mutex<HashMap<u8, Arc<MadHandler>>>,
     counts: Mutex<Counts>,
+    /// Events that came since somebody began to serve them; 0 while nobody does.
+    events: AtomicU32,
 }
 
 /// What is counted beside the queue itself; it outlives the queue.
@@ -107,13 +117,22 @@ impl Ilq {
         }
     }
 
-    /// A completion event: everything that is there. Gives what handlers have to see.
-    fn take(&self, addrs: &[IpAddr]) -> Vec<Mad> {
+    /// The queue may send again.
+    pub(crate) fn revived(&self) {
+        if let Some(running) = lock(&self.running).as_mut() {
+            running.queue.revived();
+            running.pump();
+        }
+    }
+
+    /// A completion event: everything that is there. Gives what handlers have to see, and what the
+    /// control queue has to do.
+    fn take(&self, addrs: &[IpAddr]) -> (Vec<Mad>, Option<Later>) {
         let mut mads = Vec::new();
         let mut malformed = 0;
         let mut running = lock(&self.running);
         let Some(running) = running.as_mut() else {
-            return mads;
+            return (mads, None);
         };
         // rule: puda-11
         running.drain(addrs, &mut mads, &mut malformed);
@@ -122,7 +141,7 @@ impl Ilq {
         running.queue.replenish();
         running.pump();
         lock(&self.counts).malformed += malformed;
-        mads
+        (mads, running.revival.take())
     }
 }
 
@@ -138,6 +157,12 @@ impl Running {
                     self.queue.pool.put(buf);
                 }
                 Done::Sent(ah) => self.handles.done(ah),
+                Done::SendsLost(handles) => {
+                    for ah in handles {
+                        self.handles.done(ah);
+                    }
+                    self.revival = Some(Later::Revive(self.queue.revival()));
+                }
                 Done::Failed => {}
             }
         }
@@ -205,6 +230,15 @@ impl Running {
     }
 }
 
+/// Whose turn it is to serve events; over when this is dropped, also by a handler that panics.
+struct Turn<'a>(&'a AtomicU32);
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        self.0.store(0, Ordering::SeqCst);
+    }
+}
+
 /// What became of a send, and what the control queue has to do for it.
 struct Sent {
     later: Vec<Later>,
@@ -221,12 +255,35 @@ fn sent_to(area: &[u8; AREA]) -> Option<IpAddr> {
 }
 
 impl Driver {
-    /// The local queue has completions.
+    /// The local queue has completions. One thread at a time serves them; events that come
+    /// meanwhile, also from within a handler, are its matter.
+    // rule: puda-11
     pub(super) fn on_ilq(self: &Arc<Self>) {
         let ilq = &self.puda.ilq;
-        let mads = ilq.take(&self.addrs);
-        if mads.is_empty() {
+        if ilq.events.fetch_add(1, Ordering::SeqCst) != 0 {
             return;
+        }
+        let turn = Turn(&ilq.events);
+        for _ in 0..ROUNDS {
+            let seen = ilq.events.load(Ordering::SeqCst);
+            self.serve_mads();
+            if ilq.events.fetch_sub(seen, Ordering::SeqCst) == seen {
+                core::mem::forget(turn);
+                return;
+            }
+        }
+        // Enough for this thread: another event comes.
+        drop(turn);
+        if let Some(running) = lock(&ilq.running).as_mut() {
+            running.queue.kick();
+        }
+    }
+
+    fn serve_mads(self: &Arc<Self>) {
+        let ilq = &self.puda.ilq;
+        let (mads, later) = ilq.take(&self.addrs);
+        if let Some(later) = later {
+            self.exec_later(later);
         }
         let sender = MadSender::new(self);
         for mad in &mads {
@@ -319,7 +376,14 @@ impl Driver {
                 queue,
                 handles: Handles::default(),
                 psn: Psn::new(random()),
+                revival: None,
             });
+            let moderation = Moderation {
+                count: 0,
+                period_ns: EVENT_GAP_NS,
+            };
+            self.engine
+                .with(|hca| hca.moderate_cq(PudaKind::Ilq.cq(), moderation));
         }
         // Event handlers take that lock, and commands let them run.
         let unwanted = if wanted {

@@ -15,6 +15,8 @@ mod ieq;
 mod ilq;
 mod pool;
 mod queue;
+#[cfg(test)]
+mod tests;
 
 use super::Driver;
 use super::ids::lock;

@@ -19,7 +19,7 @@ use super::pool::{Buf, Pool};
 use crate::error::Reason;
 use srdma_core::hw::cqp::{CqCmd, QpCmd};
 use srdma_core::hw::wqe::{SendWr, UdTarget, WqeBuf, WrFlags};
-use srdma_core::hw::{CqeInfo, CqpCmd, HwQpState, HwQpType, QpContext};
+use srdma_core::hw::{CqeInfo, CqpCmd, HwQpState, HwQpType, QpContext, SqOp};
 use srdma_core::num::{AhId, CeqId, Pkey, Qkey, Qpn};
 use srdma_core::qp::attr::{AttrMask, QpState, QpType, transition};
 use srdma_core::ring::{CqConsumer, CqShadow, RingFault, RqProducer, SqProducer};
@@ -67,6 +67,8 @@ pub(super) enum Done {
     Received(Buf, CqeInfo),
     /// Sent: the handle is free of it.
     Sent(AhId),
+    /// The send queue has failed: what was in it is lost, and its handles are free.
+    SendsLost(Vec<AhId>),
     /// The queue has failed; every buffer is back.
     Failed,
 }
@@ -100,8 +102,12 @@ pub(super) struct Queue {
     waited: usize,
     wqe: WqeBuf,
     alive: bool,
+    /// The send queue waits to be revived.
+    stalled: bool,
+    /// A completion is on its way that stands for nothing but itself.
+    kicked: bool,
     pub(super) stats: QueueStats,
-    _mem: RingMem,
+    mem: RingMem,
 }
 
 /// Where everything lies in the queue's memory.
@@ -167,8 +173,10 @@ impl Queue {
             waited: 0,
             wqe: WqeBuf::new(),
             alive: true,
+            stalled: false,
+            kicked: false,
             stats: QueueStats::default(),
-            _mem: mem,
+            mem,
         };
         queue.replenish();
         queue.arm();
@@ -217,9 +225,17 @@ impl Queue {
                 self.stats.bad_qp_id += 1;
                 continue;
             }
+            if cqe.error.is_some() && cqe.sq && self.shape.qp_type == QpType::Gsi {
+                return Some(Done::SendsLost(self.lose_sends()));
+            }
             if cqe.error.is_some() {
                 self.fail();
                 return Some(Done::Failed);
+            }
+            if cqe.sq && cqe.op == SqOp::NOP.0 {
+                self.kicked = false;
+                self.sq.release_to(u32::from(cqe.wqe_index) + 1);
+                continue;
             }
             if cqe.sq {
                 let Some((index, buf, ah)) = self.sending.pop_front() else {
@@ -241,6 +257,52 @@ impl Queue {
             self.rq.release_to(u32::from(cqe.wqe_index) + 1);
             self.stats.received += 1;
             return Some(Done::Received(buf, cqe));
+        }
+    }
+
+    /// The send queue is in error: what is in it is lost. Receiving goes on.
+    // rule: puda-13
+    fn lose_sends(&mut self) -> Vec<AhId> {
+        self.stalled = true;
+        self.kicked = false;
+        self.sq.release_to(self.sq.head());
+        let mut handles = Vec::new();
+        for (_, buf, ah) in self.sending.drain(..) {
+            handles.push(ah);
+            if let Some(buf) = buf {
+                self.pool.put(buf);
+            }
+        }
+        handles
+    }
+
+    /// The command that lets a send queue in error send again.
+    pub(super) fn revival(&self) -> QpCmd {
+        QpCmd {
+            qpn: self.shape.kind.qpn(),
+            qp_type: HwQpType::UDA,
+            next_state: HwQpState::RTS,
+            mask: AttrMask::NONE.with(AttrMask::STATE),
+            ctx_addr: self.mem.addr(Places::of(&self.shape).ctx),
+            shadow_addr: self.mem.addr(Places::of(&self.shape).shadow),
+        }
+    }
+
+    /// It does.
+    pub(super) const fn revived(&mut self) {
+        self.stalled = false;
+    }
+
+    /// Lets a completion event come a little later, for who has done enough for now.
+    pub(super) fn kick(&mut self) {
+        if self.kicked || self.stalled || !self.alive || self.outgoing() > 0 {
+            // Something completes anyway, or nothing ever will.
+            return;
+        }
+        self.wqe.nop(WrFlags::SIGNALED);
+        if self.sq.push(&self.wqe).is_ok() {
+            self.kicked = true;
+            self.engine.ring(Doorbell::Sq(self.shape.kind.qpn()));
         }
     }
 
@@ -266,6 +328,7 @@ impl Queue {
         let mut given_up = Vec::new();
         let mut posted = false;
         while self.alive
+            && !self.stalled
             && let Some(front) = self.pending.front()
         {
             match ready(front.ah) {
