@@ -69,10 +69,10 @@ pub(crate) fn enter(name: String, engine: WeakEngine) {
 }
 
 /// From here on those who ask are told what the device's driver counts, too.
-pub(crate) fn also(engine: &WeakEngine, driver: Arc<Counting>) {
+pub(crate) fn also(engine: &WeakEngine, driver: &Arc<Counting>) {
     for device in devices().iter_mut() {
         if device.engine.is_same(engine) {
-            device.driver = Some(Arc::clone(&driver));
+            device.driver = Some(Arc::clone(driver));
         }
     }
 }

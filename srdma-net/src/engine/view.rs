@@ -51,7 +51,7 @@ impl Engine {
     }
 
     /// Lets those who ask for counters of this process have those of the driver as well.
-    pub fn count_also(&self, driver: Arc<Counting>) {
+    pub fn count_also(&self, driver: &Arc<Counting>) {
         stats::also(&WeakEngine::new(&self.shared), driver);
     }
 

@@ -28,6 +28,7 @@ use queue::Queue;
 use srdma_core::hw::IeqClass;
 use srdma_core::num::{CqId, PdId, Psn, Qpn};
 use srdma_core::puda::IeqMode;
+use srdma_net::stats::Counting;
 use std::sync::{Arc, Mutex};
 
 /// The first cookie that completion events of others may carry.
@@ -259,7 +260,7 @@ impl Driver {
     /// Lets those who ask for the counters of this process have those of these queues as well.
     pub(super) fn show_puda(self: &Arc<Self>) {
         let weak = Arc::downgrade(self);
-        self.engine.count_also(Arc::new(move || {
+        let counting: Arc<Counting> = Arc::new(move || {
             let Some(driver) = weak.upgrade() else {
                 return Vec::new();
             };
@@ -268,7 +269,8 @@ impl Driver {
             ilq.named(&ILQ_NAMES)
                 .chain(ieq.unwrap_or_default().named(&IEQ_NAMES))
                 .collect()
-        }));
+        });
+        self.engine.count_also(&counting);
     }
 
     /// Makes the exception queue where packets out of order are to go there.
