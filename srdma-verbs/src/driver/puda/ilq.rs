@@ -16,7 +16,8 @@ use super::super::cmd::Later;
 use super::super::ids::{IdPool, lock, random};
 use super::ahs::Handles;
 use super::pool::Buf;
-use super::queue::{Done, Outgoing, Queue, Shape};
+use super::queue::{Done, Outgoing, Queue};
+use super::shape::Shape;
 use super::{PudaKind, PudaStats};
 use crate::error::Reason;
 use crate::mad::{MAD_BYTES, Mad, MadHandler, MadSender};
@@ -39,7 +40,7 @@ const RECEIVES: u32 = 256;
 const SENDS: u32 = 512;
 /// Bytes of a buffer: 40 in front, headers, a MAD, and the ICRC are 320.   [E810 8.6.2]
 const BUFFER: u32 = 1024;
-/// Events come no closer together, so that a flood leaves threads that run the device time for data.
+/// Events come no closer together, so that a flood leaves those who run the device time for data.
 const EVENT_GAP_NS: u32 = 50_000;
 /// Events that one thread serves in a row.
 const ROUNDS: u32 = 4;

@@ -1,7 +1,7 @@
 //! Privileged queues: what the driver half keeps for itself beside the queues of programs. [E810 8]
 //!
 //! ```text
-//! pool    buffers                               queue   rings, replenish, sends that wait
+//! pool    buffers                               queue   rings, replenish, sends that wait (shape)
 //! ilq     queue pair 1: management datagrams    ahs     address handles for them
 //! ieq     exceptions: sorted, given back        held    what waits for its turn
 //! ```
@@ -15,6 +15,7 @@ mod ieq;
 mod ilq;
 mod pool;
 mod queue;
+mod shape;
 #[cfg(test)]
 mod tests;
 

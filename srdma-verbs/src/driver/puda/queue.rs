@@ -16,34 +16,16 @@ use super::super::alloc::RingMem;
 use super::super::engine::{Doorbell, Engine};
 use super::PudaKind;
 use super::pool::{Buf, Pool};
+use super::shape::{Places, Shape, make};
 use crate::error::Reason;
-use srdma_core::hw::cqp::{CqCmd, QpCmd};
+use srdma_core::hw::cqp::QpCmd;
 use srdma_core::hw::wqe::{SendWr, UdTarget, WqeBuf, WrFlags};
-use srdma_core::hw::{CqeInfo, CqpCmd, HwQpState, HwQpType, QpContext, SqOp};
-use srdma_core::num::{AhId, CeqId, Pkey, Qkey, Qpn};
-use srdma_core::qp::attr::{AttrMask, QpState, QpType, transition};
+use srdma_core::hw::{CqeInfo, CqpCmd, HwQpState, HwQpType, SqOp};
+use srdma_core::num::{AhId, Qkey, Qpn};
+use srdma_core::qp::attr::{AttrMask, QpType};
 use srdma_core::ring::{CqConsumer, CqShadow, RingFault, RqProducer, SqProducer};
 use srdma_core::trace;
 use std::collections::VecDeque;
-
-/// What a queue is made as.                                           [E810 8.1]
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Shape {
-    pub(super) kind: PudaKind,
-    pub(super) qp_type: QpType,
-    pub(super) qkey: Qkey,
-    pub(super) sq_quanta: u32,
-    pub(super) rq_wqes: u32,
-    /// Buffers and bytes of each.
-    pub(super) bufs: (u32, u32),
-}
-
-impl Shape {
-    /// Every receive may take two slots, every send one.
-    const fn cq_size(&self) -> u32 {
-        2 * self.rq_wqes + self.sq_quanta
-    }
-}
 
 /// Something to be sent.
 #[derive(Debug)]
@@ -108,32 +90,6 @@ pub(super) struct Queue {
     kicked: bool,
     pub(super) stats: QueueStats,
     mem: RingMem,
-}
-
-/// Where everything lies in the queue's memory.
-struct Places {
-    rq: usize,
-    cq: usize,
-    cq_shadow: usize,
-    shadow: usize,
-    ctx: usize,
-    len: usize,
-}
-
-impl Places {
-    const fn of(shape: &Shape) -> Self {
-        let rq = shape.sq_quanta as usize * 32;
-        let cq = rq + shape.rq_wqes as usize * 32;
-        let cq_shadow = (cq + shape.cq_size() as usize * 32).next_multiple_of(256);
-        Self {
-            rq,
-            cq,
-            cq_shadow,
-            shadow: cq_shadow + 128,
-            ctx: cq_shadow + 256,
-            len: cq_shadow + 512,
-        }
-    }
 }
 
 const fn bad_ring(_: RingFault) -> Reason {
@@ -416,71 +372,4 @@ pub(super) enum Readiness {
     Wait,
     /// Its address handle could not be made.
     Never,
-}
-
-fn make(driver: &Driver, shape: &Shape, mem: &RingMem, places: &Places) -> Result<(), Reason> {
-    let size = shape.cq_size();
-    driver.exec(&CqpCmd::CreateCq(CqCmd {
-        id: shape.kind.cq(),
-        ceq: Some(CeqId(0)),
-        cookie: shape.kind.cookie(),
-        size,
-        threshold: size / 4,
-        addr: mem.addr(places.cq),
-        shadow_addr: mem.addr(places.cq_shadow),
-        check_overflow: true,
-        wide: false,
-        timestamps: false,
-    }))?;
-    let made = make_qp(driver, shape, mem, places);
-    if made.is_err() {
-        let _ = driver.exec(&CqpCmd::DestroyCq(shape.kind.cq()));
-    }
-    made
-}
-
-fn make_qp(driver: &Driver, shape: &Shape, mem: &RingMem, places: &Places) -> Result<(), Reason> {
-    let context = QpContext {
-        qp_type: HwQpType::UDA,
-        sq_addr: mem.addr(0),
-        sq_quanta: shape.sq_quanta,
-        rq_addr: mem.addr(places.rq),
-        rq_wqes: shape.rq_wqes,
-        rq_shift: 0,
-        send_cq: shape.kind.cq(),
-        recv_cq: shape.kind.cq(),
-        pd: shape.kind.pd(),
-        completion_context: shape.kind.cookie(),
-        path_mtu: driver.max_mtu.bytes(),
-        pkey: Pkey::DEFAULT,
-        qkey: shape.qkey,
-        hop_limit: 64,
-        ..QpContext::default()
-    };
-    let words = mem.words(places.ctx, 256)?;
-    for (at, word) in context.encode().into_iter().enumerate() {
-        words.store(at, word);
-    }
-    let cmd = |next_state, mask: AttrMask| QpCmd {
-        qpn: shape.kind.qpn(),
-        qp_type: HwQpType::UDA,
-        next_state,
-        mask: mask.with(AttrMask::STATE),
-        ctx_addr: mem.addr(places.ctx),
-        shadow_addr: mem.addr(places.shadow),
-    };
-    driver.exec(&CqpCmd::CreateQp(cmd(HwQpState::INVALID, AttrMask::NONE)))?;
-    let ladder = [
-        (QpState::Reset, QpState::Init, HwQpState::IDLE),
-        (QpState::Init, QpState::Rtr, HwQpState::RTR),
-        (QpState::Rtr, QpState::Rts, HwQpState::RTS),
-    ];
-    for (from, to, hw) in ladder {
-        let mask = transition(shape.qp_type, from, to).map_or(AttrMask::NONE, |row| row.required);
-        if let Err(reason) = driver.exec(&CqpCmd::ModifyQp(cmd(hw, mask))) {
-            let _ = driver.exec(&CqpCmd::DestroyQp(shape.kind.qpn()));
-            return Err(reason);
-        }
-    }
-    Ok(())
 }
