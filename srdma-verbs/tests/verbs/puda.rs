@@ -49,7 +49,9 @@ fn handlers_talk_to_each_other() {
         }
         // Datagrams may be lost: then it goes on from where it was.
         let go_on = counted(bytes, before + 1);
-        agent.sender().send(&there, Qpn::GSI, &go_on).unwrap();
+        let sent = agent.sender().send(&there, Qpn::GSI, &go_on);
+        let stats = (a.puda_stats(PudaKind::Ilq), b.puda_stats(PudaKind::Ilq));
+        assert!(sent.is_ok(), "{sent:?} at {before}: {stats:?}");
         std::thread::sleep(std::time::Duration::from_millis(5));
         false
     });

@@ -42,8 +42,6 @@ const SENDS: u32 = 512;
 const BUFFER: u32 = 1024;
 /// Events come no closer together, so that a flood leaves those who run the device time for data.
 const EVENT_GAP_NS: u32 = 50_000;
-/// Events that one thread serves in a row.
-const ROUNDS: u32 = 4;
 /// Bytes in front of a packet.
 const AREA: usize = 40;
 
@@ -265,18 +263,13 @@ impl Driver {
             return;
         }
         let turn = Turn(&ilq.events);
-        for _ in 0..ROUNDS {
+        loop {
             let seen = ilq.events.load(Ordering::SeqCst);
             self.serve_mads();
             if ilq.events.fetch_sub(seen, Ordering::SeqCst) == seen {
                 core::mem::forget(turn);
                 return;
             }
-        }
-        // Enough for this thread: another event comes.
-        drop(turn);
-        if let Some(running) = lock(&ilq.running).as_mut() {
-            running.queue.kick();
         }
     }
 

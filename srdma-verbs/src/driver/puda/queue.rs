@@ -20,7 +20,7 @@ use super::shape::{Places, Shape, make};
 use crate::error::Reason;
 use srdma_core::hw::cqp::QpCmd;
 use srdma_core::hw::wqe::{SendWr, UdTarget, WqeBuf, WrFlags};
-use srdma_core::hw::{CqeInfo, CqpCmd, HwQpState, HwQpType, SqOp};
+use srdma_core::hw::{CqeInfo, CqpCmd, HwQpState, HwQpType};
 use srdma_core::num::{AhId, Qkey, Qpn};
 use srdma_core::qp::attr::{AttrMask, QpType};
 use srdma_core::ring::{CqConsumer, CqShadow, RingFault, RqProducer, SqProducer};
@@ -86,8 +86,6 @@ pub(super) struct Queue {
     alive: bool,
     /// The send queue waits to be revived.
     stalled: bool,
-    /// A completion is on its way that stands for nothing but itself.
-    kicked: bool,
     pub(super) stats: QueueStats,
     mem: RingMem,
 }
@@ -130,7 +128,6 @@ impl Queue {
             wqe: WqeBuf::new(),
             alive: true,
             stalled: false,
-            kicked: false,
             stats: QueueStats::default(),
             mem,
         };
@@ -188,11 +185,6 @@ impl Queue {
                 self.fail();
                 return Some(Done::Failed);
             }
-            if cqe.sq && cqe.op == SqOp::NOP.0 {
-                self.kicked = false;
-                self.sq.release_to(u32::from(cqe.wqe_index) + 1);
-                continue;
-            }
             if cqe.sq {
                 let Some((index, buf, ah)) = self.sending.pop_front() else {
                     self.stats.bad_qp_id += 1;
@@ -220,7 +212,6 @@ impl Queue {
     // rule: puda-13
     fn lose_sends(&mut self) -> Vec<AhId> {
         self.stalled = true;
-        self.kicked = false;
         self.sq.release_to(self.sq.head());
         let mut handles = Vec::new();
         for (_, buf, ah) in self.sending.drain(..) {
@@ -247,19 +238,6 @@ impl Queue {
     /// It does.
     pub(super) const fn revived(&mut self) {
         self.stalled = false;
-    }
-
-    /// Lets a completion event come a little later, for who has done enough for now.
-    pub(super) fn kick(&mut self) {
-        if self.kicked || self.stalled || !self.alive || self.outgoing() > 0 {
-            // Something completes anyway, or nothing ever will.
-            return;
-        }
-        self.wqe.nop(WrFlags::SIGNALED);
-        if self.sq.push(&self.wqe).is_ok() {
-            self.kicked = true;
-            self.engine.ring(Doorbell::Sq(self.shape.kind.qpn()));
-        }
     }
 
     /// The device gave the queue up: what is posted comes back, and nothing is posted any more.
