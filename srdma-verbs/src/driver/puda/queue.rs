@@ -14,7 +14,6 @@
 use super::super::Driver;
 use super::super::alloc::RingMem;
 use super::super::engine::{Doorbell, Engine};
-use super::PudaKind;
 use super::pool::{Buf, Pool};
 use super::shape::{Places, Shape, make};
 use crate::error::Reason;
