@@ -21,7 +21,7 @@ fn an_address_that_goes_away_costs_what_was_sent_from_it_and_no_more() {
     config.background = false;
     config.transport = Transport::Wire(Arc::clone(&link));
     config.clock = Clock::manual(&clock);
-    let driver = Driver::open(config, 0).unwrap();
+    let driver = Driver::open(config, 1024).unwrap();
     driver.handle_mads(7, Arc::new(|_, _| ())).unwrap();
     // How many datagrams leave after one to a peer was posted.
     let send = |last: u8| {
