@@ -12,10 +12,45 @@
 use crate::error::{CliError, Result};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use std::ffi::OsStr;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::time::Duration;
+use std::time::{Duration, Instant};
+
+/// Between two looks at whether a child has ended.
+const LOOK: Duration = Duration::from_millis(2);
+
+/// Where a child runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// Where we do.
+    #[default]
+    Here,
+    /// In the network of another process; among its users and mounts as well, if `user`.
+    Beside {
+        /// The other process.
+        pid: u32,
+        /// It has namespaces of users and mounts for itself.
+        user: bool,
+    },
+}
+
+impl Place {
+    /// A command that runs `program` there, as the process that is started.
+    pub(crate) fn command(self, program: &OsStr) -> Command {
+        let Self::Beside { pid, user } = self else {
+            return Command::new(program);
+        };
+        let mut command = Command::new("nsenter");
+        command.args(["--target", &pid.to_string(), "--net"]);
+        if user {
+            command.args(["--user", "--mount", "--preserve-credentials"]);
+        }
+        command.arg("--").arg(program);
+        command
+    }
+}
 
 /// A child and what it says. Ended when dropped.
 #[derive(Debug)]
@@ -28,8 +63,14 @@ pub(crate) struct Child {
 impl Child {
     /// Starts our own program with `args`; `role` is its name in errors.
     pub(crate) fn start(role: &'static str, args: &[String]) -> Result<Self> {
+        Self::start_at(Place::Here, role, args)
+    }
+
+    /// The same, at a place.
+    pub(crate) fn start_at(place: Place, role: &'static str, args: &[String]) -> Result<Self> {
         let program = std::env::current_exe().map_err(CliError::io("find our own program"))?;
-        let mut process = Command::new(program)
+        let mut process = place
+            .command(program.as_os_str())
             .args(args)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -64,6 +105,24 @@ impl Child {
             Err(RecvTimeoutError::Timeout) => Err(CliError::ChildSilent { role, within }),
             Err(RecvTimeoutError::Disconnected) => Err(self.ended()),
         }
+    }
+
+    /// Waits for its end, which must be a good one. A child that takes longer is ended.
+    pub(crate) fn finish(mut self, within: Duration) -> Result<()> {
+        let role = self.role;
+        let start = Instant::now();
+        while start.elapsed() < within {
+            match self.process.try_wait() {
+                Ok(None) => std::thread::sleep(LOOK),
+                Ok(Some(status)) if status.success() => return Ok(()),
+                Ok(Some(status)) => {
+                    let status = status.to_string();
+                    return Err(CliError::ChildEnded { role, status });
+                }
+                Err(source) => return Err(CliError::io("wait for a process")(source)),
+            }
+        }
+        Err(CliError::ChildSilent { role, within })
     }
 
     /// The error for a child that closed its output.

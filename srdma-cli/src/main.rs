@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! srdma-cli                    the table of `perf`
-//! srdma-cli perf               the same; `perf server`, `perf client HOST`, `perf limit`
+//! srdma-cli perf               the same; `perf server`, `perf client HOST`, `perf limit`,
+//!                              `perf suite`
 //! srdma-cli run -- PROGRAM     an unmodified verbs program; `env` prints what it takes
 //! srdma-cli trace -- PROGRAM   the same, and what happens inside; `--pcap FILE`
 //! srdma-cli counters           counters of running processes
@@ -53,6 +54,9 @@ enum Command {
     /// One of the processes of `perf limit`
     #[command(hide = true)]
     Bare(cmd::limit::BareArgs),
+    /// One of the processes of `perf suite`
+    #[command(hide = true)]
+    Probe(cmd::perf::suite::ProbeArgs),
 }
 
 fn main() -> ExitCode {
@@ -74,6 +78,7 @@ fn main() -> ExitCode {
         Some(Command::Counters(args)) => cmd::counters::run(&args),
         Some(Command::Devinfo(args)) => cmd::devinfo::run(&args),
         Some(Command::Doctor(args)) => cmd::doctor::run(&args),
+        Some(Command::Probe(args)) => cmd::perf::suite::run_probe(&args),
         Some(Command::Bare(args)) => cmd::limit::run_bare(&args),
     };
     match result {

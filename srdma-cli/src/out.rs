@@ -7,6 +7,14 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::fmt::Display;
 use std::io::{IsTerminal, Write};
 
+/// What figures are taken on.
+pub(crate) fn machine() -> String {
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
+    let version = env!("CARGO_PKG_VERSION");
+    format!("srdma {version}; {cpus} CPUs, Linux {}", kernel.trim())
+}
+
 /// Prints one line.
 pub(crate) fn line(text: impl Display) {
     let mut out = std::io::stdout().lock();

@@ -13,6 +13,11 @@ pub(crate) fn msgs_per_sec(value: f64) -> String {
     scaled(value, &["msg/s", "k msg/s", "M msg/s", "G msg/s"])
 }
 
+/// `1234567` as `1.23 M/s`.
+pub(crate) fn per_sec(value: f64) -> String {
+    scaled(value, &["/s", "k/s", "M/s", "G/s"])
+}
+
 /// `12345` nanoseconds as `12.3 µs`.
 pub(crate) fn nanos(value: u64) -> String {
     #[allow(
@@ -63,6 +68,7 @@ mod tests {
         assert_eq!(bytes_per_sec(3_214_000_000.0), "3.21 GB/s");
         assert_eq!(msgs_per_sec(12_340_000.0), "12.3 M msg/s");
         assert_eq!(msgs_per_sec(0.0), "0.00 msg/s");
+        assert_eq!(per_sec(20_000.0), "20.0 k/s");
         assert_eq!(nanos(999), "999 ns");
         assert_eq!(nanos(4_213), "4.21 µs");
         assert_eq!(nanos(999_600), "1.00 ms");

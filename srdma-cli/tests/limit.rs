@@ -24,6 +24,7 @@ fn every_limit_is_measured() {
             .collect();
         let expected = [
             "gso_gro_pump",
+            "opposed_pumps",
             "one_packet_pump",
             "segment_pump",
             "spinning_ping_pong",
@@ -39,6 +40,19 @@ fn every_limit_is_measured() {
             }
         }
         assert!(lines[0]["bytes_per_sec"].as_f64().unwrap() > 0.0);
+        assert!(lines[1]["bytes_per_sec"].as_f64().unwrap() > 0.0);
+    }
+}
+
+#[test]
+fn the_pump_is_measured_by_size() {
+    let args = ["perf", "limit", "--json", "--duration", "0.02", "--by-size"];
+    let lines = json_lines(&srdma(&[&args[..], &["--mtu", "2048"]].concat()));
+    let payloads = lines.iter().map(|line| line["payload"].as_u64().unwrap());
+    assert_eq!(payloads.collect::<Vec<_>>(), [64, 256, 1024, 2048]);
+    for line in &lines {
+        assert_eq!(line["limit"], "gso_gro_pump");
+        assert!(line["bytes_per_sec"].as_f64().unwrap() > 0.0, "{line}");
     }
 }
 

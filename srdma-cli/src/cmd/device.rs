@@ -1,10 +1,19 @@
-//! Opening a device as the options say.
+//! Opening a device as the options say, and asking it what it lost.
 
 use super::DeviceArgs;
 use crate::error::Result;
 use srdma_net::fault::FaultConfig;
 use srdma_verbs::{Context, DeviceConfig};
 use std::net::IpAddr;
+
+/// Packets that the kernel has dropped because a socket of ours was full.
+pub(crate) fn dropped(context: &Context) -> u64 {
+    let counters = context.link_counters();
+    let full = counters
+        .iter()
+        .find(|(name, _)| *name == "socket_rx_dropped_full");
+    full.map_or(0, |(_, count)| *count)
+}
 
 /// Opens the device of one address.
 pub(crate) fn open(local: IpAddr, args: &DeviceArgs) -> Result<Context> {

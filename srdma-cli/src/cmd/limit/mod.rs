@@ -3,6 +3,7 @@
 //! | limit | what the two processes do |
 //! |---|---|
 //! | bulk | segmented sends, merged receives, a CRC on both sides, one copy to its place |
+//! | opposed | two of them, one in each direction; each process sends and receives |
 //! | single | 64-byte payloads, one system call for each packet on each side |
 //! | many | the same packets, 64 a send |
 //! | spin | 64 bytes there and back, both sides looking all the time |
@@ -18,7 +19,7 @@ mod spec;
 
 pub(crate) use spec::{BareArgs, Kind, Report, Rtt};
 
-use crate::child::{self, Child};
+use crate::child::{self, Child, Place};
 use crate::error::{CliError, Result};
 use crate::out::{self, Progress};
 use crate::units;
@@ -41,8 +42,11 @@ pub(crate) struct LimitArgs {
     remote: IpAddr,
     /// Payload of a full packet in bytes
     #[arg(long, default_value_t = 4096, value_name = "BYTES",
-          value_parser = clap::value_parser!(u16).range(256..=4096))]
+          value_parser = clap::value_parser!(u16).range(64..=4096))]
     mtu: u16,
+    /// The pump with CRC and one copy alone, with packets of 64 bytes up to a full one
+    #[arg(long)]
+    by_size: bool,
     /// Seconds for each limit
     #[arg(long, default_value_t = 0.5, value_name = "SECONDS",
           value_parser = crate::cmd::seconds)]
@@ -67,7 +71,12 @@ pub(crate) struct Setup {
     pub(crate) duration: Duration,
     /// Offloads and buffers.
     pub(crate) sockets: crate::cmd::SocketArgs,
+    /// Where the sending and the receiving process run.
+    pub(crate) places: [Place; 2],
 }
+
+/// Payloads of `--by-size`; the full one follows.
+const SIZES: [u16; 3] = [64, 256, 1024];
 
 /// Runs the command.
 pub(crate) fn run(args: &LimitArgs) -> Result<()> {
@@ -77,17 +86,25 @@ pub(crate) fn run(args: &LimitArgs) -> Result<()> {
         mtu: args.mtu,
         duration: Duration::from_secs_f64(args.duration),
         sockets: args.sockets,
+        places: [Place::Here; 2],
     };
-    let progress = Progress::new(Kind::ALL.len() as u64);
+    let sizes = SIZES.iter().filter(|size| **size < args.mtu);
+    let sizes = sizes.chain([&args.mtu]).map(|size| (Kind::Bulk, *size));
+    let wanted: Vec<_> = if args.by_size {
+        sizes.collect()
+    } else {
+        Kind::ALL.map(|kind| (kind, args.mtu)).into()
+    };
+    let progress = Progress::new(wanted.len() as u64);
     if !args.json {
         let (local, remote) = (args.local, args.remote);
         out::line(format_args!(
             "bare UDP sockets on this machine, {local} to {remote}"
         ));
     }
-    for kind in Kind::ALL {
+    for (kind, mtu) in wanted {
         progress.now(kind.title());
-        let report = measure(kind, &setup)?;
+        let report = measure(kind, &Setup { mtu, ..setup })?;
         progress.step();
         if args.json {
             out::line(json(kind, &report)?);
@@ -114,12 +131,13 @@ pub(crate) fn measure(kind: Kind, setup: &Setup) -> Result<Report> {
         duration_ns: u64::try_from(setup.duration.as_nanos()).unwrap_or(u64::MAX),
         sockets: setup.sockets,
     };
-    let mut receiver = Child::start("receiving", &spec.to_args()?)?;
+    let [here, there] = setup.places;
+    let mut receiver = Child::start_at(there, "receiving", &spec.to_args()?)?;
     let ready: Ready = receiver.hear(PATIENCE)?;
     spec.role = Role::Send;
     spec.local = setup.local;
     spec.peer = Some(ready);
-    let mut sender = Child::start("sending", &spec.to_args()?)?;
+    let mut sender = Child::start_at(here, "sending", &spec.to_args()?)?;
     let report: Report = sender.hear(setup.duration + PATIENCE)?;
     if report.bad > 0 {
         return Err(CliError::Damaged {
@@ -137,11 +155,13 @@ pub(crate) fn measure(kind: Kind, setup: &Setup) -> Result<Report> {
 pub(crate) fn run_bare(args: &BareArgs) -> Result<()> {
     child::end_with_parent();
     let spec = Spec::from_args(args)?;
-    match (spec.kind.is_pump(), spec.role) {
-        (true, Role::Send) => pump::send(&spec),
-        (true, Role::Receive) => pump::receive(&spec),
-        (false, Role::Send) => pingpong::ask(&spec),
-        (false, Role::Receive) => pingpong::answer(&spec),
+    match (spec.kind, spec.role) {
+        (Kind::Spin | Kind::Block, Role::Send) => pingpong::ask(&spec),
+        (Kind::Spin | Kind::Block, Role::Receive) => pingpong::answer(&spec),
+        (Kind::Opposed, Role::Send) => pump::oppose(&spec),
+        (Kind::Opposed, Role::Receive) => pump::face(&spec),
+        (_, Role::Send) => pump::send(&spec),
+        (_, Role::Receive) => pump::receive(&spec),
     }
 }
 
@@ -150,6 +170,8 @@ fn json(kind: Kind, report: &Report) -> Result<String> {
     #[derive(Serialize)]
     struct Line {
         limit: &'static str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        payload: Option<u32>,
         #[serde(skip_serializing_if = "Option::is_none")]
         bytes_per_sec: Option<f64>,
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -161,7 +183,8 @@ fn json(kind: Kind, report: &Report) -> Result<String> {
     let pump = kind.is_pump();
     let line = Line {
         limit: kind.name(),
-        bytes_per_sec: (kind == Kind::Bulk).then(|| report.bytes_per_sec()),
+        payload: pump.then_some(report.payload),
+        bytes_per_sec: kind.is_heavy().then(|| report.bytes_per_sec()),
         msgs_per_sec: pump.then(|| report.packets_per_sec()),
         rtt_ns: report.rtt_ns,
         lost: report.lost,
@@ -172,7 +195,10 @@ fn json(kind: Kind, report: &Report) -> Result<String> {
 /// One limit for people.
 fn text(kind: Kind, report: &Report) -> String {
     let figure = match (kind, report.rtt_ns) {
-        (Kind::Bulk, _) => units::bytes_per_sec(report.bytes_per_sec()),
+        (Kind::Bulk | Kind::Opposed, _) => {
+            let rate = units::bytes_per_sec(report.bytes_per_sec());
+            format!("{rate} in packets of {} B", report.payload)
+        }
         (_, Some(rtt)) => {
             let [p50, p99, p999] = [rtt.p50, rtt.p99, rtt.p999].map(units::nanos);
             format!("p50 {p50}, p99 {p99}, p99.9 {p999}")

@@ -19,6 +19,8 @@ pub(crate) enum Kind {
     Single,
     /// Small packets, many a call.
     Many,
+    /// Two pumps as `Bulk`, one in each direction, at the same time.
+    Opposed,
     /// Ping-pong, spinning.
     Spin,
     /// Ping-pong, blocking.
@@ -27,8 +29,9 @@ pub(crate) enum Kind {
 
 impl Kind {
     /// Every limit.
-    pub(crate) const ALL: [Self; 5] = [
+    pub(crate) const ALL: [Self; 6] = [
         Self::Bulk,
+        Self::Opposed,
         Self::Single,
         Self::Many,
         Self::Spin,
@@ -39,6 +42,7 @@ impl Kind {
     pub(crate) const fn name(self) -> &'static str {
         match self {
             Self::Bulk => "gso_gro_pump",
+            Self::Opposed => "opposed_pumps",
             Self::Single => "one_packet_pump",
             Self::Many => "segment_pump",
             Self::Spin => "spinning_ping_pong",
@@ -50,6 +54,7 @@ impl Kind {
     pub(crate) const fn title(self) -> &'static str {
         match self {
             Self::Bulk => "GSO/GRO pump with CRC and one copy",
+            Self::Opposed => "two such pumps, opposed",
             Self::Single => "one-packet pump, 64 B",
             Self::Many => "64-packet GSO/GRO pump, 64 B",
             Self::Spin => "ping-pong, 64 B, both sides spinning",
@@ -57,9 +62,14 @@ impl Kind {
         }
     }
 
+    /// Full packets: what counts is bytes.
+    pub(crate) const fn is_heavy(self) -> bool {
+        matches!(self, Self::Bulk | Self::Opposed)
+    }
+
     /// One way, not there and back.
     pub(crate) const fn is_pump(self) -> bool {
-        matches!(self, Self::Bulk | Self::Single | Self::Many)
+        !matches!(self, Self::Spin | Self::Block)
     }
 }
 

@@ -43,6 +43,10 @@ pub(crate) struct Case {
     pub(crate) qps: u32,
     /// Requests outstanding on each.
     pub(crate) depth: u32,
+    /// Requests that are posted together, if not as many as is usual for the size.
+    pub(crate) batch: Option<u32>,
+    /// The server sends to the client at the same time.
+    pub(crate) both: bool,
     /// Largest path MTU; what the ports carry, if not given.
     pub(crate) mtu: Option<u16>,
     /// Sleep until an event comes, instead of polling.
@@ -53,7 +57,9 @@ pub(crate) struct Case {
 /// Most bytes of buffers on one side.
 const MAX_MEMORY: u64 = 4 << 30;
 /// Most queue pairs of a measurement.
-const MAX_QPS: u32 = 1024;
+const MAX_QPS: u32 = 16_384;
+/// Most requests outstanding on all queue pairs together.
+const MAX_REQUESTS: u32 = 1 << 21;
 /// Most requests outstanding on one queue pair.
 const MAX_DEPTH: u32 = 2048;
 /// Longest measurement.
@@ -75,6 +81,8 @@ impl Case {
             size,
             qps: 1,
             depth: usual_depth(mode, size),
+            batch: None,
+            both: false,
             mtu: None,
             events: false,
             duration_ns: u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX),
@@ -94,6 +102,24 @@ impl Case {
         self
     }
 
+    /// On `qps` queue pairs, with `depth` requests outstanding on each.
+    pub(crate) const fn many(mut self, qps: u32, depth: u32) -> Self {
+        (self.qps, self.depth) = (qps, depth);
+        self
+    }
+
+    /// With `batch` requests posted together.
+    pub(crate) const fn batched(mut self, batch: u32) -> Self {
+        self.batch = Some(batch);
+        self
+    }
+
+    /// In both directions at a time.
+    pub(crate) const fn both_ways(mut self) -> Self {
+        self.both = true;
+        self
+    }
+
     /// How long to measure.
     pub(crate) const fn duration(&self) -> Duration {
         Duration::from_nanos(self.duration_ns)
@@ -101,6 +127,9 @@ impl Case {
 
     /// Requests that are posted together; the last of them reports completion.
     pub(crate) const fn batch(&self) -> u32 {
+        if let Some(batch) = self.batch {
+            return batch;
+        }
         let batch = match self.size {
             0..=4096 => 32,
             4097..=131_072 => 4,
@@ -111,6 +140,15 @@ impl Case {
             (true, 0) => 1,
             (true, quarter) => quarter,
             (false, _) => batch,
+        }
+    }
+
+    /// Receives that a side keeps posted on one queue pair at most.
+    pub(crate) const fn receives(&self) -> u32 {
+        if matches!(self.mode, Mode::Lat) || matches!(self.op, Op::Send) {
+            2 * self.depth
+        } else {
+            1
         }
     }
 
@@ -138,6 +176,16 @@ impl Case {
         range("size", self.size, 1, 1 << 30)?;
         range("qps", self.qps, 1, MAX_QPS)?;
         range("depth", self.depth, 1, MAX_DEPTH)?;
+        range("batch", self.batch(), 1, self.depth)?;
+        if self.qps * self.depth > MAX_REQUESTS {
+            return Err(format!(
+                "qps times depth must be at most {MAX_REQUESTS}, not {}",
+                self.qps * self.depth
+            ));
+        }
+        if self.both && (self.op, self.mode) != (Op::Write, Mode::Bw) {
+            return Err("both directions are measured with the bandwidth of WRITE".to_owned());
+        }
         if let Some(mtu) = self.mtu
             && ![256, 512, 1024, 2048, 4096].contains(&mtu)
         {
@@ -196,6 +244,34 @@ mod tests {
         let bulk = case(Op::Write, Mode::Bw);
         assert_eq!((bulk.batch(), bulk.buffer(), bulk.depth), (1, 1 << 20, 16));
         assert_eq!(bulk.sized(65_536).batch(), 4);
+    }
+
+    #[test]
+    fn numbers_that_are_not_usual() {
+        let single = case(Op::Send, Mode::Rate).many(1, 64).batched(1);
+        assert_eq!((single.batch(), single.check()), (1, Ok(())));
+        let many = case(Op::Write, Mode::Rate).many(10_000, 32).batched(32);
+        assert_eq!(
+            (many.batch(), many.receives(), many.check()),
+            (32, 1, Ok(()))
+        );
+        assert_eq!(case(Op::Write, Mode::Bw).both_ways().check(), Ok(()));
+    }
+
+    #[test]
+    fn numbers_that_do_not_fit_together_are_named() {
+        let bad = [
+            (
+                case(Op::Write, Mode::Rate).many(16_384, 512),
+                "qps times depth",
+            ),
+            (case(Op::Send, Mode::Rate).batched(513), "batch"),
+            (case(Op::Send, Mode::Bw).both_ways(), "directions"),
+        ];
+        for (case, word) in bad {
+            let text = case.check().unwrap_err();
+            assert!(text.contains(word), "{text}");
+        }
     }
 
     #[test]

@@ -48,6 +48,7 @@ impl Client {
     /// Measures one case.
     pub(super) fn measure(&mut self, case: &Case) -> Result<Figures> {
         case.check().map_err(CliError::Usage)?;
+        let dropped = device::dropped(&self.context);
         let control = &mut self.control;
         let rig = Rig::build(&self.context, case, Part::Client)?;
         control.say(&Message::Case {
@@ -63,7 +64,7 @@ impl Client {
             mtu: live.mtu,
             ..Figures::default()
         };
-        let (messages, least);
+        let (messages, mut least);
         if case.mode == Mode::Lat {
             latency::prepare(&live)?;
             control.say(&Message::Go)?;
@@ -74,18 +75,28 @@ impl Client {
             control.say(&Message::Go)?;
             let measured = stream::client(&mut live, control)?;
             let nanos = u64::try_from(measured.elapsed.as_nanos()).unwrap_or(u64::MAX);
-            let rate = per_sec(measured.messages, nanos);
-            figures.msgs_per_sec = Some(rate);
-            figures.bytes_per_sec = Some(rate * f64::from(case.size));
+            figures.add(per_sec(measured.messages, nanos), case.size);
             (messages, least) = (measured.total, measured.least);
         }
         control.say(&Message::Stop { messages, least })?;
-        let mut damaged = match control.hear(PATIENCE)? {
-            Message::Done { damaged } => damaged,
+        let (mut damaged, moved) = match control.hear(PATIENCE)? {
+            Message::Done {
+                damaged,
+                dropped: theirs,
+                moved,
+            } => {
+                let ours = device::dropped(&self.context).saturating_sub(dropped);
+                figures.dropped = ours.saturating_add(theirs);
+                (damaged, moved)
+            }
             message => return Err(CliError::garbled("server", &format!("{message:?}"))),
         };
+        if let Some(moved) = moved {
+            figures.add(per_sec(moved.messages, moved.nanos), case.size);
+            least = moved.least;
+        }
         let pong = case.mode == Mode::Lat && matches!(case.op, Op::Send | Op::Write);
-        if case.op == Op::Read || pong {
+        if case.op == Op::Read || pong || moved.is_some() {
             damaged += live.damage(least)?;
         }
         if damaged > 0 {

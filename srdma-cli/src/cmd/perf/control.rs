@@ -9,7 +9,7 @@
 //!   │ Go ──────────────────────────────────►│
 //!   │        … data, by RDMA …              │
 //!   │ Stop, messages ──────────────────────►│  checks the data
-//!   │◄──────────────────────── Done, damage │
+//!   │◄─────── Done, damage, losses, (moved) │
 //! ```
 //!
 //! Loops that move data ask [`Control::alarm`], a load, whether anything was said meanwhile: the
@@ -28,11 +28,11 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::Duration;
 
 /// Version of this conversation: both sides must have the same.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 /// How a conversation begins.
 const MAGIC: &str = "srdma-perf";
-/// Most bytes of a line: a thousand endpoints fit.
-const MAX_LINE: u64 = 1 << 20;
+/// Most bytes of a line: sixteen thousand endpoints fit.
+const MAX_LINE: u64 = 8 << 20;
 /// How long an answer may take, beside the time of a measurement.
 pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -43,6 +43,15 @@ pub(super) struct Side {
     /// Where the region begins, and the key to it.
     pub(super) addr: u64,
     pub(super) rkey: u32,
+}
+
+/// What a side has moved in its measured time.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(super) struct Moved {
+    pub(super) messages: u64,
+    pub(super) nanos: u64,
+    /// Messages of all time, of the queue pair with the fewest.
+    pub(super) least: u64,
 }
 
 /// One line.
@@ -69,6 +78,10 @@ pub(super) enum Message {
     },
     Done {
         damaged: u64,
+        /// Packets that found the server's socket full.
+        dropped: u64,
+        /// What the server sent itself, where both sides do.
+        moved: Option<Moved>,
     },
     Error {
         text: String,
@@ -252,7 +265,7 @@ mod tests {
     #[test]
     fn errors_and_the_end_are_heard() {
         let mut control = peer(concat!(
-            "{\"say\":\"hello\",\"magic\":\"srdma-perf\",\"version\":1,\"program\":\"0\"}\n",
+            "{\"say\":\"hello\",\"magic\":\"srdma-perf\",\"version\":2,\"program\":\"0\"}\n",
             "{\"say\":\"error\",\"text\":\"no memory\"}\n"
         ))
         .unwrap();

@@ -4,6 +4,7 @@
 //! perf            a server process on one loopback address, a client on another, a table
 //! perf server     waits for clients           perf client HOST    measures against it
 //! perf limit      bare UDP sockets (cmd::limit)
+//! perf suite      every figure that has a goal
 //! ```
 //!
 //! | file | what |
@@ -13,6 +14,7 @@
 //! | `client`, `server`, `control` | the two sides and their conversation |
 //! | `rig` | queue pairs and memory of one measurement |
 //! | `stream`, `latency` | the loops that move data |
+//! | `suite` | rows with goals, and a page with plots |
 
 mod case;
 mod client;
@@ -23,6 +25,7 @@ mod rig;
 mod row;
 mod server;
 mod stream;
+pub(crate) mod suite;
 mod table;
 
 use crate::cmd::limit;
@@ -47,12 +50,15 @@ enum PerfCommand {
     Client(ClientArgs),
     /// Measure what bare UDP sockets can do here, with the same kernel features
     Limit(limit::LimitArgs),
+    /// Measure every figure that has a goal, beside what bare sockets do in the same run
+    Suite(suite::SuiteArgs),
 }
 
 /// Runs the command.
 pub(crate) fn run(args: &PerfArgs) -> Result<()> {
     match &args.command {
         Some(PerfCommand::Limit(args)) => limit::run(args),
+        Some(PerfCommand::Suite(args)) => suite::run(args),
         Some(PerfCommand::Server(args)) => server::run(args),
         Some(PerfCommand::Client(args)) => table::remote(args),
         None => table::local(&args.table),

@@ -4,6 +4,7 @@
 
 use super::case::{Case, Mode, Op};
 use crate::cmd::{DeviceArgs, seconds};
+use clap::ValueEnum;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
@@ -72,6 +73,12 @@ pub(crate) struct ClientArgs {
     /// Requests outstanding on each queue pair
     #[arg(long, value_name = "N")]
     pub(crate) depth: Option<u32>,
+    /// Requests that are posted together, of which the last reports its completion
+    #[arg(long, value_name = "N")]
+    pub(crate) batch: Option<u32>,
+    /// Both sides send at the same time (bandwidth of WRITE); the sum counts
+    #[arg(long)]
+    pub(crate) both: bool,
     /// Largest payload of a packet, in bytes
     #[arg(long, value_name = "BYTES")]
     pub(crate) mtu: Option<u16>,
@@ -108,9 +115,43 @@ impl ClientArgs {
         }
         case.depth = self.depth.unwrap_or(case.depth);
         case.qps = self.qps;
+        case.batch = self.batch;
+        case.both = self.both;
         case.mtu = self.mtu;
         Some(case.events(self.events))
     }
+}
+
+/// The options of `perf client` that ask for `case`.
+pub(super) fn case_args(case: &Case) -> Vec<String> {
+    let name = |value: Option<clap::builder::PossibleValue>| {
+        value.map_or_else(String::new, |value| value.get_name().to_owned())
+    };
+    let mut args = vec![
+        "--op".to_owned(),
+        name(case.op.to_possible_value()),
+        "--mode".to_owned(),
+        name(case.mode.to_possible_value()),
+    ];
+    let mut number = |option: &str, value: String| args.extend([option.to_owned(), value]);
+    number("--size", case.size.to_string());
+    number("--qps", case.qps.to_string());
+    number("--depth", case.depth.to_string());
+    number("--duration", case.duration().as_secs_f64().to_string());
+    if let Some(batch) = case.batch {
+        number("--batch", batch.to_string());
+    }
+    if let Some(mtu) = case.mtu {
+        number("--mtu", mtu.to_string());
+    }
+    let flags = [("--both", case.both), ("--events", case.events)];
+    args.extend(
+        flags
+            .iter()
+            .filter(|flag| flag.1)
+            .map(|flag| flag.0.to_owned()),
+    );
+    args
 }
 
 /// An address with or without a port.
@@ -125,6 +166,35 @@ fn listen_addr(text: &str) -> Result<SocketAddr, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        args: ClientArgs,
+    }
+
+    #[test]
+    fn options_say_a_case_and_a_case_its_options() {
+        let second = Duration::from_secs(1);
+        let cases = [
+            Case::new(Op::Atomic, Mode::Lat, second).events(true),
+            Case::new(Op::Write, Mode::Bw, second).both_ways(),
+            Case::new(Op::Send, Mode::Rate, Duration::from_millis(250))
+                .many(16, 64)
+                .batched(1),
+            Case {
+                mtu: Some(1024),
+                ..Case::new(Op::Read, Mode::Bw, second).sized(65_536)
+            },
+        ];
+        for case in cases {
+            let mut words = vec!["client".to_owned(), "127.0.0.1".to_owned()];
+            words.extend(case_args(&case));
+            let line = Line::try_parse_from(words).unwrap();
+            assert_eq!(line.args.case(), Some(case));
+        }
+    }
 
     #[test]
     fn addresses_with_and_without_a_port() {

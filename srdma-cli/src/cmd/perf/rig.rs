@@ -70,8 +70,9 @@ impl Rig {
         } else {
             None
         };
-        // Each queue pair completes at most `depth` sends, and twice as many receives.
-        let cq = context.create_cq(case.qps.saturating_mul(case.depth).saturating_mul(3));
+        // Each queue pair completes at most `depth` sends, and its receives.
+        let entries = case.depth.saturating_add(case.receives());
+        let cq = context.create_cq(case.qps.saturating_mul(entries));
         let cq = match &channel {
             Some(channel) => cq.on_channel(channel).build()?,
             None => cq.build()?,
@@ -85,7 +86,7 @@ impl Rig {
                 .send_cq(&cq)
                 .recv_cq(&cq)
                 .max_send_wr(case.depth + case.batch())
-                .max_recv_wr(2 * case.depth)
+                .max_recv_wr(case.receives())
                 .max_inline(INLINE);
             if let Some(mtu) = case.mtu.and_then(Mtu::from_bytes) {
                 qp = qp.mtu(mtu);

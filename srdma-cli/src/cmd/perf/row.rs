@@ -10,19 +10,36 @@ use super::case::{Case, Mode, Op};
 use crate::cmd::limit::{self, Kind, Report, Rtt, Setup};
 use crate::error::{CliError, Result};
 use crate::units;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// What a measurement found.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Figures {
     #[serde(skip)]
     pub(super) mtu: u16,
+    /// Packets that found a socket full, on either side.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub(super) dropped: u64,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) bytes_per_sec: Option<f64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) msgs_per_sec: Option<f64>,
     #[serde(rename = "rtt_ns", skip_serializing_if = "Option::is_none")]
     pub(super) rtt: Option<Rtt>,
+}
+
+impl Figures {
+    /// Counts `rate` messages a second of `size` bytes to what was found.
+    pub(super) fn add(&mut self, rate: f64, size: u32) {
+        let bytes = rate * f64::from(size);
+        self.msgs_per_sec = Some(self.msgs_per_sec.unwrap_or(0.0) + rate);
+        self.bytes_per_sec = Some(self.bytes_per_sec.unwrap_or(0.0) + bytes);
+    }
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde hands a reference")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// One line.
@@ -34,6 +51,8 @@ pub(super) struct Row {
     qps: u32,
     mtu: u16,
     events: bool,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    both: bool,
     #[serde(flatten)]
     figures: Figures,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -72,6 +91,7 @@ impl Limits {
         };
         Ok(Figures {
             mtu: self.setup.mtu,
+            dropped: report.lost,
             bytes_per_sec: (case.mode == Mode::Bw).then(|| report.bytes_per_sec()),
             msgs_per_sec: (case.mode == Mode::Rate).then(|| report.packets_per_sec()),
             rtt: report.rtt_ns,
@@ -109,6 +129,7 @@ impl Row {
             qps: case.qps,
             mtu: figures.mtu,
             events: case.events,
+            both: case.both,
             figures,
             limit,
             ratio: limit.as_ref().and_then(ratio),
@@ -193,6 +214,7 @@ mod tests {
         let case = Case::new(Op::Write, Mode::Bw, Duration::from_secs(1));
         let figures = Figures {
             mtu: 4096,
+            dropped: 0,
             bytes_per_sec: Some(2e9),
             msgs_per_sec: Some(2000.0),
             rtt: None,

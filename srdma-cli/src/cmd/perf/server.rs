@@ -115,6 +115,7 @@ fn cases(context: &Context, control: &mut Control) -> Result<()> {
 /// One measurement.
 fn measure(context: &Context, control: &mut Control, case: &Case, theirs: &Side) -> Result<()> {
     case.check().map_err(CliError::Usage)?;
+    let dropped = device::dropped(context);
     let rig = Rig::build(context, case, Part::Server)?;
     let side = rig.side();
     let mut live = rig.connect(theirs)?;
@@ -129,16 +130,24 @@ fn measure(context: &Context, control: &mut Control, case: &Case, theirs: &Side)
         Message::Go => {}
         message => return Err(CliError::garbled("client", &format!("{message:?}"))),
     }
-    let end = if ping_pong {
-        latency::server(&mut live, control)?
+    let (end, moved) = if case.both {
+        let (end, moved) = stream::counterpart(&mut live, control)?;
+        (end, Some(moved))
+    } else if ping_pong {
+        (latency::server(&mut live, control)?, None)
     } else {
-        stream::server(&mut live, control)?
+        (stream::server(&mut live, control)?, None)
     };
     let Message::Stop { messages, least } = end else {
         return Err(CliError::garbled("client", &format!("{end:?}")));
     };
     let damaged = damage(&live, messages, least)?;
-    control.say(&Message::Done { damaged })
+    let dropped = device::dropped(context).saturating_sub(dropped);
+    control.say(&Message::Done {
+        damaged,
+        dropped,
+        moved,
+    })
 }
 
 /// Wrong bytes, or atomics that were not counted.

@@ -2,13 +2,14 @@
 //!
 //! ```text
 //! client   post a batch per QP while there is room; the last request of each batch completes
-//! server   SEND: keeps receives posted; else: lets its device work until the client is done
+//! server   SEND: keeps receives posted; both ways: does what the client does; else: lets its
+//!          device work until the client is done
 //! ```
 //!
 //! Messages count when they complete at the client, which means that the server has them.
 
 use super::case::Op;
-use super::control::{Control, Message};
+use super::control::{Control, Message, Moved};
 use super::rig::{Live, Part};
 use crate::error::{CliError, Result};
 use srdma_verbs::{Completion, Qp, WcOpcode, WrId};
@@ -37,78 +38,133 @@ struct Lane {
     completed: u64,
 }
 
-/// Measures. Afterwards nothing is outstanding.
-pub(super) fn client(live: &mut Live, control: &mut Control) -> Result<Measured> {
-    let mut lanes = vec![Lane::default(); live.qps.len()];
-    let warm = Instant::now() + live.case.duration() / 5;
-    run(live, control, &mut lanes, |now, _| now < warm)?;
-    let before = completed(&lanes);
-    let start = Instant::now();
-    let end = start + live.case.duration();
-    // A short measurement of long messages goes on until there is one.
-    run(live, control, &mut lanes, |now, done| {
-        now < end || done == before
-    })?;
-    let (elapsed, messages) = (start.elapsed(), completed(&lanes) - before);
-    drain(live, control, &mut lanes)?;
-    let least = lanes.iter().map(|lane| lane.completed).min().unwrap_or(0);
-    Ok(Measured {
-        messages,
-        elapsed,
-        total: completed(&lanes),
-        least,
-    })
+/// All queue pairs. A pass costs what has completed, not how many there are.
+#[derive(Debug)]
+struct Lanes {
+    lanes: Vec<Lane>,
+    /// Those that may have room.
+    ready: Vec<usize>,
+    posted: u64,
+    completed: u64,
 }
 
-fn completed(lanes: &[Lane]) -> u64 {
-    lanes.iter().map(|lane| lane.completed).sum()
-}
+impl Lanes {
+    fn new(count: usize) -> Self {
+        Self {
+            lanes: vec![Lane::default(); count],
+            ready: (0..count).collect(),
+            posted: 0,
+            completed: 0,
+        }
+    }
 
-/// Posts and completes for as long as `more` says.
-fn run(
-    live: &mut Live,
-    control: &mut Control,
-    lanes: &mut [Lane],
-    more: impl Fn(Instant, u64) -> bool,
-) -> Result<()> {
-    let (batch, depth) = (u64::from(live.case.batch()), u64::from(live.case.depth));
-    while more(Instant::now(), completed(lanes)) {
-        for (index, lane) in lanes.iter_mut().enumerate() {
+    /// Posts and completes, once.
+    fn pass(&mut self, live: &mut Live) -> Result<()> {
+        let (batch, depth) = (u64::from(live.case.batch()), u64::from(live.case.depth));
+        for index in self.ready.drain(..) {
+            let Some(lane) = self.lanes.get_mut(index) else {
+                continue;
+            };
             while lane.posted - lane.completed + batch <= depth {
                 post(live, index, lane.posted)?;
                 lane.posted += batch;
+                self.posted += batch;
             }
         }
-        complete(live, control, lanes)?;
+        self.complete(live)
     }
-    Ok(())
+
+    /// Takes what has completed, once.
+    fn complete(&mut self, live: &mut Live) -> Result<()> {
+        let mut done = [Completion::EMPTY; TAKE];
+        let got = live.take(&mut done)?;
+        live.check_stall()?;
+        for wc in done.iter().take(got) {
+            let index = usize::try_from(wc.wr_id().0).unwrap_or(usize::MAX);
+            if let Some(lane) = self.lanes.get_mut(index) {
+                let batch = u64::from(live.case.batch());
+                lane.completed += batch;
+                self.completed += batch;
+                self.ready.push(index);
+            }
+        }
+        Ok(())
+    }
+
+    /// Passes for as long as `more` says of the time and of what has completed.
+    fn run(
+        &mut self,
+        live: &mut Live,
+        control: &mut Control,
+        more: impl Fn(Instant, u64) -> bool,
+    ) -> Result<()> {
+        while more(Instant::now(), self.completed) {
+            self.pass(live)?;
+            if control.alarm() {
+                return Err(control.interruption());
+            }
+        }
+        Ok(())
+    }
+
+    /// Completes all that is outstanding.
+    fn drain(&mut self, live: &mut Live) -> Result<()> {
+        while self.completed < self.posted {
+            self.complete(live)?;
+        }
+        Ok(())
+    }
+
+    /// Messages of the queue pair with the fewest.
+    fn least(&self) -> u64 {
+        let counts = self.lanes.iter().map(|lane| lane.completed);
+        counts.min().unwrap_or(0)
+    }
 }
 
-/// Completes all that is outstanding.
-fn drain(live: &mut Live, control: &mut Control, lanes: &mut [Lane]) -> Result<()> {
-    while lanes.iter().any(|lane| lane.completed < lane.posted) {
-        complete(live, control, lanes)?;
-    }
-    Ok(())
+/// Measures. Afterwards nothing is outstanding.
+pub(super) fn client(live: &mut Live, control: &mut Control) -> Result<Measured> {
+    let mut lanes = Lanes::new(live.qps.len());
+    let warm = Instant::now() + live.case.duration() / 5;
+    lanes.run(live, control, |now, _| now < warm)?;
+    let before = lanes.completed;
+    let start = Instant::now();
+    let end = start + live.case.duration();
+    // A short measurement of long messages goes on until there is one.
+    lanes.run(live, control, |now, done| now < end || done == before)?;
+    let (elapsed, messages) = (start.elapsed(), lanes.completed - before);
+    lanes.drain(live)?;
+    Ok(Measured {
+        messages,
+        elapsed,
+        total: lanes.completed,
+        least: lanes.least(),
+    })
 }
 
-/// Takes what has completed, once.
-fn complete(live: &mut Live, control: &mut Control, lanes: &mut [Lane]) -> Result<()> {
-    let mut done = [Completion::EMPTY; TAKE];
-    let got = live.take(&mut done)?;
-    live.check_stall()?;
-    for wc in done.iter().take(got) {
-        let lane = usize::try_from(wc.wr_id().0)
-            .ok()
-            .and_then(|index| lanes.get_mut(index));
-        if let Some(lane) = lane {
-            lane.completed += u64::from(live.case.batch());
+/// The server's part where both sides send, until the client says that it is over; returns what
+/// the client said, and what was sent here meanwhile.
+pub(super) fn counterpart(live: &mut Live, control: &mut Control) -> Result<(Message, Moved)> {
+    let mut lanes = Lanes::new(live.qps.len());
+    let mut start = Instant::now();
+    let (warm, mut before) = (start + live.case.duration() / 5, None);
+    while !control.alarm() {
+        lanes.pass(live)?;
+        let now = Instant::now();
+        if before.is_none() && now >= warm {
+            (start, before) = (now, Some(lanes.completed));
         }
     }
-    if control.alarm() {
-        return Err(control.interruption());
-    }
-    Ok(())
+    let nanos = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    let messages = lanes.completed - before.unwrap_or(0);
+    lanes.drain(live)?;
+    let least = lanes.least();
+    let moved = Moved {
+        messages,
+        nanos,
+        least,
+    };
+    Ok((control.hear(EXTRA)?, moved))
 }
 
 /// Posts one batch on queue pair `index`, from message `first` on.
@@ -222,7 +278,7 @@ pub(super) fn prepare(live: &Live) -> Result<()> {
 
 /// Receives posted at the start: as many as the client sends, and more for what is under way.
 fn receives(live: &Live) -> u64 {
-    2 * u64::from(live.case.depth)
+    u64::from(live.case.receives())
 }
 
 fn post_receives(live: &Live, qp: &Qp, index: usize, first: u64, count: u64) -> Result<()> {

@@ -5,7 +5,7 @@ use super::client::Client;
 use super::options::{ClientArgs, TableArgs};
 use super::row::{Limits, Row};
 use super::server::Listening;
-use crate::child::Child;
+use crate::child::{Child, Place};
 use crate::cmd::DeviceArgs;
 use crate::cmd::limit::Setup;
 use crate::error::{CliError, Result};
@@ -16,7 +16,7 @@ use std::time::Duration;
 /// How long the server may take to start.
 const STARTING: Duration = Duration::from_secs(20);
 /// Time for each limit.
-const LIMIT: Duration = Duration::from_millis(500);
+pub(super) const LIMIT: Duration = Duration::from_millis(500);
 /// Packet size of a limit, if the table has no other.
 const MTU: u16 = 4096;
 
@@ -42,8 +42,7 @@ fn cases(duration: Duration, mtu: Option<u16>) -> Vec<Case> {
 pub(super) fn local(args: &TableArgs) -> Result<()> {
     let cases = cases(Duration::from_secs_f64(args.duration), args.mtu);
     check(args, &cases)?;
-    let mut server = start_server(args.remote, &args.device)?;
-    let listening: Listening = server.hear(STARTING)?;
+    let (_server, listening) = start_server(Place::Here, args.remote, &args.device)?;
     let host = listening.addr.to_string();
     let mut client = Client::open(&host, Some(args.local), &args.device)?;
     let limits = Limits::new(Setup {
@@ -52,6 +51,7 @@ pub(super) fn local(args: &TableArgs) -> Result<()> {
         mtu: args.mtu.unwrap_or(MTU),
         duration: LIMIT.min(Duration::from_secs_f64(args.duration)),
         sockets: args.device.sockets,
+        places: [Place::Here; 2],
     });
     if !args.json {
         out::line(heading(args));
@@ -87,10 +87,7 @@ rate more is better, of round trips (p50) less.";
 /// Where the figures come from.
 fn heading(args: &TableArgs) -> String {
     let (local, remote) = (args.local, args.remote);
-    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
-    let kernel = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default();
-    let kernel = kernel.trim();
-    format!("srdma from {local} to {remote}, two processes; {cpus} CPUs, Linux {kernel}")
+    format!("{}; two processes, {local} to {remote}", out::machine())
 }
 
 /// `perf client`: one measurement, or the table, against a server somewhere else.
@@ -139,13 +136,19 @@ fn print(
     Ok(())
 }
 
-/// Starts the server process of the table.
-fn start_server(addr: IpAddr, device: &DeviceArgs) -> Result<Child> {
+/// Starts a server process for one client, and waits until it listens.
+pub(super) fn start_server(
+    place: Place,
+    addr: IpAddr,
+    device: &DeviceArgs,
+) -> Result<(Child, Listening)> {
     let listen = SocketAddr::new(addr, 0).to_string();
     let mut args: Vec<String> = ["perf", "server", "--child", "--once", "--listen"]
         .map(str::to_owned)
         .into();
     args.push(listen);
     args.extend(device.to_args());
-    Child::start("server", &args)
+    let mut server = Child::start_at(place, "server", &args)?;
+    let listening = server.hear(STARTING)?;
+    Ok((server, listening))
 }

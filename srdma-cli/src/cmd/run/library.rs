@@ -46,6 +46,30 @@ pub(super) struct Libraries {
     pub(super) shim: PathBuf,
 }
 
+/// Bytes of libsrdma.so that a program loads: all of it but symbols and debug information.
+/// `None` where this program was only checked.
+pub(super) fn loaded() -> Option<u64> {
+    let [(_, verbs), _] = CARRIED;
+    loaded_of(verbs)
+}
+
+/// The parts that the program headers of a file for 64 bits ask to be loaded.
+fn loaded_of(elf: &[u8]) -> Option<u64> {
+    const LOAD: u32 = 1;
+    let word = |at: usize| Some(u64::from_le_bytes(*elf.get(at..)?.first_chunk()?));
+    let half = |at: usize| Some(u16::from_le_bytes(*elf.get(at..)?.first_chunk()?));
+    let (from, each, count) = (word(32)?, half(54)?, half(56)?);
+    let from = usize::try_from(from).ok()?;
+    let mut sum = 0u64;
+    for header in (0..count).map(|number| from + usize::from(number) * usize::from(each)) {
+        let kind = u32::from_le_bytes(*elf.get(header..)?.first_chunk()?);
+        if kind == LOAD {
+            sum = sum.checked_add(word(header + 32)?)?;
+        }
+    }
+    Some(sum)
+}
+
 /// Puts the libraries into a directory of `place`.
 pub(super) fn install(place: &Place) -> Result<Libraries> {
     let program = std::env::current_exe().map_err(CliError::io("find our own program"))?;
@@ -127,7 +151,11 @@ fn holds(path: &Path, bytes: &[u8]) -> bool {
 }
 
 #[cfg(test)]
-#[allow(clippy::unwrap_used, reason = "tests fail by panicking")]
+#[allow(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    reason = "tests fail by panicking"
+)]
 mod tests {
     use super::*;
     use std::fs::{self, File};
@@ -149,6 +177,21 @@ mod tests {
             .set_modified(past)
             .unwrap();
         (program, library.canonicalize().unwrap())
+    }
+
+    #[test]
+    fn what_is_loaded_is_told_by_the_program_headers() {
+        let mut elf = vec![0u8; 64 + 3 * 56];
+        elf[32..40].copy_from_slice(&64u64.to_le_bytes());
+        (elf[54], elf[56]) = (56, 3);
+        for (number, kind) in [(0, 1u32), (1, 2), (2, 1)] {
+            let header = 64 + number * 56;
+            elf[header..header + 4].copy_from_slice(&kind.to_le_bytes());
+            elf[header + 32..header + 40].copy_from_slice(&1000u64.to_le_bytes());
+        }
+        assert_eq!(loaded_of(&elf), Some(2000));
+        assert_eq!(loaded_of(&elf[..100]), None);
+        assert_eq!(loaded_of(b""), None);
     }
 
     #[test]

@@ -75,6 +75,11 @@ pub(crate) fn cannot_start(command: &Command, source: std::io::Error) -> CliErro
     }
 }
 
+/// Bytes of libsrdma.so that a program loads.
+pub(crate) fn library_size() -> Option<u64> {
+    library::loaded()
+}
+
 /// Prints the variables as a shell sets them.
 pub(crate) fn env(args: &EnvArgs) -> Result<()> {
     for (name, value) in prepare(&args.setup, true)? {
