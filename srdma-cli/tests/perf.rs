@@ -171,6 +171,36 @@ fn a_server_serves_clients_one_after_the_other() {
 }
 
 #[test]
+fn events_work_in_every_dialect_and_between_two() {
+    for (there, here) in [
+        ("mlx5", "mlx5"),
+        ("hns", "hns"),
+        ("e810", "mlx5"),
+        ("hns", "e810"),
+    ] {
+        let (local, remote) = (address(), address());
+        let server = Background::server(&remote, &["--dialect", there]);
+        for case in [
+            ["--op", "send", "--mode", "lat"],
+            ["--op", "write", "--mode", "lat"],
+            ["--op", "send", "--mode", "rate"],
+        ] {
+            let mut args = vec!["perf", "client", &server.host, "--address", &local];
+            args.extend(["--json", "--duration", "0.02", "--events", "--size", "8"]);
+            args.extend(["--dialect", here]);
+            args.extend(case);
+            let rows = json_lines(&srdma(&args));
+            assert_eq!(rows.len(), 1, "{there} {here} {case:?}");
+            assert_eq!(rows[0]["events"], true);
+        }
+    }
+    let wrong = run(&["perf", "client", "127.0.0.1", "--dialect", "mlx4"]);
+    assert!(!wrong.status.success());
+    let text = String::from_utf8(wrong.stderr).unwrap();
+    assert!(text.contains("e810, mlx5 or hns"), "{text}");
+}
+
+#[test]
 fn what_cannot_be_measured_is_said_before_anything_starts() {
     let wrong: &[(&[&str], &str)] = &[
         (&["--op", "atomic", "--mode", "bw"], "eight bytes"),

@@ -16,6 +16,7 @@
 mod record;
 mod ring;
 mod show;
+mod show_dialect;
 mod show_packet;
 
 pub use record::{Kind, PacketNote, PacketPath, Record};
@@ -25,6 +26,7 @@ pub use show::{Field, Shown, show};
 use crate::hca::board::Doorbell;
 use crate::hw::Polarity;
 use crate::hw::cqp::{CQP_HEADER, CQP_WORDS};
+use crate::hw::dialect::{Dialect, ENTRY_WORDS, SlotWords};
 use crate::num::{CeqId, CqId, MsixVector};
 use core::cell::Cell;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -186,28 +188,62 @@ pub fn cqe(cq: CqId, index: u32, base: &[u64; 4], ext: Option<&[u64; 4]>) {
     }
 }
 
+/// A completion was written in a dialect with 64-byte slots: its words as they stand in memory.
+#[cold]
+pub fn slot(dialect: Dialect, cq: CqId, index: u32, words: &SlotWords) {
+    let kind = match dialect {
+        Dialect::Mlx5 => Kind::MLX5_CQE,
+        _ => Kind::HNS_CQE,
+    };
+    put_entry(kind, &[u64::from(cq.0), u64::from(index)], words);
+}
+
 /// A completion event was written.
 #[inline]
-pub fn ceqe(ceq: CeqId, index: u32, word: u64) {
+pub fn ceqe(dialect: Dialect, ceq: CeqId, index: u32, words: &[u64]) {
     if on() {
-        put(Kind::CEQE, &[u64::from(ceq.0), u64::from(index), word], &[]);
+        let kind = match dialect {
+            Dialect::E810 => Kind::CEQE,
+            Dialect::Mlx5 => Kind::MLX5_EQE,
+            Dialect::Hns => Kind::HNS_CEQE,
+        };
+        put_entry(kind, &[u64::from(ceq.0), u64::from(index)], words);
     }
 }
 
 /// An asynchronous event was written.
 #[inline]
-pub fn aeqe(index: u32, words: [u64; 2]) {
+pub fn aeqe(dialect: Dialect, index: u32, words: &[u64]) {
     if on() {
-        let [a, b] = words;
-        put(Kind::AEQE, &[u64::from(index), a, b], &[]);
+        match dialect {
+            Dialect::E810 => put_entry(Kind::AEQE, &[u64::from(index)], words),
+            Dialect::Mlx5 => put_entry(Kind::MLX5_ASYNC, &[u64::from(index)], words),
+            Dialect::Hns => put_entry(Kind::HNS_AEQE, &[u64::from(index)], words),
+        }
     }
 }
 
-/// The driver half wrote an arm word.
+/// Some words that say where an entry stands, and the entry.
+#[cold]
+fn put_entry(kind: Kind, place: &[u64], words: &[u64]) {
+    let mut all = [0; 2 + ENTRY_WORDS];
+    let used = place.len() + words.len();
+    all.iter_mut()
+        .zip(place.iter().chain(words))
+        .for_each(|(to, from)| *to = *from);
+    put(kind, all.get(..used).unwrap_or_default(), &[]);
+}
+
+/// The driver half asked for an event: the word that it wrote.
 #[inline]
-pub fn arm(cq: CqId, word: u64) {
+pub fn arm(dialect: Dialect, cq: CqId, word: u64) {
     if on() {
-        put(Kind::ARM, &[u64::from(cq.0), word], &[]);
+        let kind = match dialect {
+            Dialect::E810 => Kind::ARM,
+            Dialect::Mlx5 => Kind::MLX5_ARM,
+            Dialect::Hns => Kind::HNS_ARM,
+        };
+        put(kind, &[u64::from(cq.0), word], &[]);
     }
 }
 

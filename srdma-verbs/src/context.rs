@@ -209,7 +209,7 @@ impl Context {
             max_qp_wr: (limits::MAX_WQ_QUANTA - crate::driver::SQ_RESERVE) / 8,
             max_sge: count(limits::MAX_SGE),
             max_inline: count(limits::MAX_INLINE),
-            max_cq: crate::driver::irq::MAX_CQ,
+            max_cq: crate::driver::event_queues::MAX_CQ,
             max_cqe: crate::cq::MAX_CQE,
             max_mr: limits::MAX_MR,
             max_pd: limits::MAX_PD,

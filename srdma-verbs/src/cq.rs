@@ -20,6 +20,7 @@ use crate::wc::{Completion, Wc};
 use core::fmt;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use core::time::Duration;
+use srdma_core::hw::dialect::Arming;
 use srdma_core::num::CqId;
 use srdma_core::obj::notify::Moderation;
 use srdma_core::trace::{self, Kind};
@@ -55,15 +56,8 @@ pub(crate) struct CqInner {
 /// What the lock of a completion queue guards.
 pub(crate) struct CqState {
     pub(crate) reaper: Reaper,
-    pub(crate) arm: ArmState,
+    pub(crate) arm: Arming,
     pub(crate) mem: RingMem,
-}
-
-/// Who arms when.                                                     [E810 3.10]
-#[derive(Debug, Default)]
-pub(crate) struct ArmState {
-    is_armed: bool,
-    skip_arm: bool,
 }
 
 /// Describes a completion queue before it is made.
@@ -211,20 +205,10 @@ impl Cq {
             return Ok(());
         }
         let mut state = lock(&self.inner.state);
-        let ring = match (state.arm.is_armed, solicited_only) {
-            (false, _) => {
-                state.arm = ArmState {
-                    is_armed: true,
-                    skip_arm: false,
-                };
-                true
-            }
-            (true, false) => true,
-            (true, true) => {
-                state.arm.skip_arm = true;
-                false
-            }
-        };
+        state
+            .arm
+            .told(self.inner.shared.told.swap(0, Ordering::AcqRel));
+        let ring = state.arm.ask(solicited_only);
         if ring {
             self.write_arm(&state, solicited_only);
         }
@@ -236,24 +220,28 @@ impl Cq {
     }
 
     fn write_arm(&self, state: &CqState, solicited_only: bool) {
-        let shadow = state.reaper.ring.shadow();
-        shadow.arm(solicited_only);
+        let id = self.inner.shared.id;
+        let ring = &state.reaper.ring;
+        ring.ask(id.value(), &state.arm, solicited_only);
         if trace::on() {
+            let shadow = ring.shadow();
             self.inner.ctx.driver.engine.enter_trace();
-            trace::arm(self.inner.shared.id, shadow.arm_word().bits());
+            trace::arm(shadow.dialect(), id, shadow.arm_bits());
         }
     }
 
-    /// The program fetched an event.                                  [E810 3.10]
+    /// The program fetched an event.                      [E810 3.10; events 4.5]
     pub(crate) fn on_event_fetched(&self) {
         self.record(Kind::EVENT, 0);
         let mut state = lock(&self.inner.state);
-        let again = state.arm.skip_arm;
-        if again {
-            state.arm.skip_arm = false;
-            self.write_arm(&state, false);
+        let again = if self.inner.shared.handler.is_some() {
+            // It was counted when the handler was told.
+            state.arm.noticed()
         } else {
-            state.arm.is_armed = false;
+            state.arm.fetched()
+        };
+        if again {
+            self.write_arm(&state, false);
         }
         drop(state);
         if again {
@@ -444,7 +432,7 @@ impl Poll<'_> {
         }
         self.driven = true;
         // Who polls an armed queue is about to sleep on it.
-        if self.state.arm.is_armed {
+        if self.state.arm.is_armed() {
             self.cq.ctx.driver.engine.drive_arming();
         } else {
             self.cq.ctx.driver.engine.drive_polling();

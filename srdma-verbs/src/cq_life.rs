@@ -8,7 +8,7 @@
 //! taken out, so that nobody hears of it again.                     [events 1.7]
 
 use crate::context::ContextInner;
-use crate::cq::{ArmState, Cq, CqInner, CqOptions, CqState, MAX_CQE};
+use crate::cq::{Cq, CqInner, CqOptions, CqState, MAX_CQE};
 use crate::driver::alloc::RingMem;
 use crate::driver::engine::Doorbell;
 use crate::driver::fifo::Owed;
@@ -16,18 +16,15 @@ use crate::driver::ids::lock;
 use crate::driver::reap::Reaper;
 use crate::driver::shared::CqShared;
 use crate::error::{Arg, Reason};
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
-use srdma_core::hw::CqpCmd;
+use core::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicUsize, Ordering};
 use srdma_core::hw::cqp::CqCmd;
+use srdma_core::hw::dialect::Arming;
 use srdma_core::hw::shadow::SHADOW_WORDS;
+use srdma_core::hw::{CqpCmd, Dialect};
 use srdma_core::mem::HostFault;
 use srdma_core::num::{CeqId, CqId};
-use srdma_core::ring::depth::cq_slots;
 use srdma_core::ring::{CqConsumer, CqShadow};
 use std::sync::{Arc, Mutex, OnceLock};
-
-/// Bytes of a slot.
-const SLOT: usize = 32;
 
 impl Cq {
     pub(crate) fn create(
@@ -36,7 +33,9 @@ impl Cq {
         options: CqOptions,
     ) -> Result<Self, Reason> {
         let driver = &ctx.driver;
-        let slots = slots_for(entries)?;
+        let dialect = driver.dialect;
+        let slots = slots_for(dialect, entries)?;
+        let slot = dialect.cq_slot_bytes(false);
         let comp_vector = options.comp_vector;
         // rule: event-26
         if comp_vector >= driver.comp_vectors() {
@@ -46,17 +45,18 @@ impl Cq {
                 limit,
             });
         }
-        let mem = RingMem::of(&options.source, &driver.engine, slots as usize * SLOT)?;
+        let mem = RingMem::of(&options.source, &driver.engine, slots as usize * slot)?;
         let shadow = RingMem::small(&driver.engine, 8 * SHADOW_WORDS)?;
-        let ring = consumer(&mem, slots, &shadow)?;
+        let ring = consumer(dialect, &mem, slots, &shadow)?;
         let id = driver.ids.cq.take().ok_or(Reason::Exhausted)?;
         let channel = options.channel.map(|channel| channel.inner);
         let shared = Arc::new(CqShared {
             id: CqId(id),
-            cookie: driver.cookie(),
+            cookie: driver.cookie(CqId(id)),
             channel,
             handler: options.handler,
             ctx: Arc::downgrade(ctx),
+            told: AtomicU8::new(0),
             owed: Owed::default(),
             owed_async: Owed::default(),
             me: OnceLock::new(),
@@ -66,7 +66,7 @@ impl Cq {
             shared,
             state: Mutex::new(CqState {
                 reaper: Reaper::new(ring),
-                arm: ArmState::default(),
+                arm: Arming::new(dialect),
                 mem,
             }),
             shadow,
@@ -143,10 +143,12 @@ impl CqInner {
         if !self.live.load(Ordering::Acquire) {
             return Err(Reason::Destroyed);
         }
-        let slots = slots_for(entries)?;
         let driver = &self.ctx.driver;
-        let mem = RingMem::of(&self.source, &driver.engine, slots as usize * SLOT)?;
-        let words = mem.words(0, slots as usize * SLOT)?;
+        let dialect = driver.dialect;
+        let slots = slots_for(dialect, entries)?;
+        let len = slots as usize * dialect.cq_slot_bytes(false);
+        let mem = RingMem::of(&self.source, &driver.engine, len)?;
+        let words = mem.words(0, len)?;
         let mut state = lock(&self.state);
         if entries < state.reaper.ring.pending() {
             return Err(Reason::Range {
@@ -195,7 +197,7 @@ impl Drop for CqInner {
     }
 }
 
-fn slots_for(entries: u32) -> Result<u32, Reason> {
+fn slots_for(dialect: Dialect, entries: u32) -> Result<u32, Reason> {
     let range = Reason::Range {
         arg: Arg::Cqe,
         limit: u64::from(MAX_CQE),
@@ -203,14 +205,19 @@ fn slots_for(entries: u32) -> Result<u32, Reason> {
     if entries == 0 || entries > MAX_CQE {
         return Err(range);
     }
-    cq_slots(entries, false).ok_or(range)
+    dialect.cq_slots(entries).ok_or(range)
 }
 
-fn consumer(mem: &RingMem, slots: u32, shadow: &RingMem) -> Result<CqConsumer, Reason> {
-    let words = mem.words(0, slots as usize * SLOT)?;
+fn consumer(
+    dialect: Dialect,
+    mem: &RingMem,
+    slots: u32,
+    shadow: &RingMem,
+) -> Result<CqConsumer, Reason> {
+    let words = mem.words(0, slots as usize * dialect.cq_slot_bytes(false))?;
     let shadow = shadow.words(0, 8 * SHADOW_WORDS)?;
-    let ring =
-        CqShadow::new(shadow).and_then(|shadow| CqConsumer::new(words, slots, false, shadow));
+    let ring = CqShadow::speaking(dialect, shadow)
+        .and_then(|shadow| CqConsumer::new(words, slots, false, shadow));
     // Sizes were chosen above; a fault would be one of memory.
     ring.map_err(|_| Reason::Host(HostFault::OutOfRange))
 }

@@ -25,6 +25,7 @@ use crate::driver::Driver;
 use crate::driver::engine::{EngineConfig, Transport};
 use crate::driver::ids::lock;
 use crate::error::{Reason, Result};
+use srdma_core::hw::Dialect;
 use srdma_core::obj::arm::ArmModel;
 use srdma_core::puda::IeqMode;
 use srdma_net::NetError;
@@ -46,6 +47,7 @@ struct Options {
     fault: Option<FaultConfig>,
     ieq: Option<IeqMode>,
     arm: Option<ArmModel>,
+    dialect: Option<Dialect>,
 }
 
 impl Default for Options {
@@ -57,6 +59,7 @@ impl Default for Options {
             fault: None,
             ieq: None,
             arm: None,
+            dialect: None,
         }
     }
 }
@@ -106,6 +109,7 @@ pub struct DeviceConfig {
     fault: Option<FaultConfig>,
     wire: Option<(Arc<WireLink>, Clock)>,
     arm_model: Option<ArmModel>,
+    dialect: Option<Dialect>,
     ieq: Option<IeqMode>,
     msix: u32,
     background: bool,
@@ -130,6 +134,7 @@ impl DeviceConfig {
             fault: None,
             wire: None,
             arm_model: None,
+            dialect: None,
             ieq: None,
             msix: USUAL_MSIX,
             background: true,
@@ -186,9 +191,17 @@ impl DeviceConfig {
     }
 
     /// What arming a completion queue does about completions that are there already; else
-    /// `SRDMA_ARM` says, else nothing.
+    /// `SRDMA_ARM` says, else nothing in the E810's dialect, and in others an event if the program
+    /// has not read them.
     pub const fn arm_model(mut self, model: ArmModel) -> Self {
         self.arm_model = Some(model);
+        self
+    }
+
+    /// Whose words the device and its driver half use for completions and events; else
+    /// `SRDMA_DIALECT` says, else they are an E810's. Programs see no difference.
+    pub const fn dialect(mut self, dialect: Dialect) -> Self {
+        self.dialect = Some(dialect);
         self
     }
 
@@ -221,6 +234,7 @@ impl DeviceConfig {
             fault: options.fault.clone(),
             ieq: options.ieq,
             arm_model: options.arm,
+            dialect: options.dialect,
             ..config
         }
     }
@@ -248,20 +262,25 @@ impl DeviceConfig {
         } else {
             self.name.clone()
         };
+        let wrong = |error| Reason::Config(error).of(VERB);
         let ieq = match self.ieq {
             Some(mode) => mode,
-            None => spec::usual_ieq(std::env::var_os(spec::IEQ_VARIABLE))
-                .map_err(|error| Reason::Config(error).of(VERB))?,
+            None => spec::usual_ieq(std::env::var_os(spec::IEQ_VARIABLE)).map_err(wrong)?,
+        };
+        let dialect = match self.dialect {
+            Some(dialect) => dialect,
+            None => spec::usual_dialect(std::env::var_os(spec::DIALECT_VARIABLE)).map_err(wrong)?,
         };
         let arm = match self.arm_model {
             Some(model) => model,
-            None => spec::usual_arm(std::env::var_os(spec::ARM_VARIABLE))
-                .map_err(|error| Reason::Config(error).of(VERB))?,
+            None => {
+                spec::usual_arm(std::env::var_os(spec::ARM_VARIABLE), dialect).map_err(wrong)?
+            }
         };
         let msix = self.msix;
         if self.wire.is_some() {
-            let driver =
-                Driver::open(self.engine(ieq, arm), msix).map_err(|reason| reason.of(VERB))?;
+            let config = self.engine(ieq, arm, dialect);
+            let driver = Driver::open(config, msix).map_err(|reason| reason.of(VERB))?;
             return Ok(Context::create(driver, name));
         }
         let mut open = lock(&OPEN);
@@ -271,8 +290,8 @@ impl DeviceConfig {
         {
             return Ok(Context::create(driver, name));
         }
-        let driver =
-            Driver::open(self.clone().engine(ieq, arm), msix).map_err(|reason| reason.of(VERB))?;
+        let config = self.clone().engine(ieq, arm, dialect);
+        let driver = Driver::open(config, msix).map_err(|reason| reason.of(VERB))?;
         open.retain(Opened::is_alive);
         let weak = Arc::downgrade(&driver);
         open.push(Opened {
@@ -284,10 +303,12 @@ impl DeviceConfig {
         Ok(Context::create(driver, name))
     }
 
-    fn engine(self, ieq: IeqMode, arm: ArmModel) -> EngineConfig {
+    // rule: dialect-3
+    fn engine(self, ieq: IeqMode, arm: ArmModel, dialect: Dialect) -> EngineConfig {
         let mut config = EngineConfig::default();
         config.hca.guid = guid(&self.addrs);
         config.hca.arm_model = arm;
+        config.hca.dialect = dialect;
         config.name = self.name;
         config.hca.ieq = ieq;
         config.addrs = self.addrs;

@@ -155,6 +155,7 @@ pub use xrc::{Xrcd, XrcdOpen};
 pub use observe::check_faults;
 pub use srdma_core::hca::Injection;
 pub use srdma_core::hca::counters::Counters;
+pub use srdma_core::hw::Dialect;
 pub use srdma_core::hw::Sge;
 pub use srdma_core::hw::cqp::CqpMinor;
 pub use srdma_core::hw::wqe::WqeError;

@@ -16,7 +16,7 @@ use crate::fabric::{Fabric, FabricConfig};
 use fastrand::Rng;
 use lane::Lane;
 use srdma_net::clock::{Clock, ManualClock};
-use srdma_verbs::{Completion, Context, DeviceConfig, IeqMode, PudaKind, Result};
+use srdma_verbs::{Completion, Context, DeviceConfig, Dialect, IeqMode, PudaKind, Result};
 use std::net::{IpAddr, SocketAddr};
 
 /// What kind of storm.
@@ -32,6 +32,8 @@ pub struct StormConfig {
     pub v6: bool,
     /// What the two devices do with packets out of order.
     pub ieq: [IeqMode; 2],
+    /// Whose words the two devices use.
+    pub dialects: [Dialect; 2],
 }
 
 /// What a storm did.
@@ -106,7 +108,7 @@ impl World {
     fn new(config: &StormConfig) -> Result<Self> {
         let clock = ManualClock::new();
         let mut fabric = Fabric::new(config.network, &clock);
-        let mut device = |last: u8, ieq: IeqMode| -> Result<Context> {
+        let mut device = |last: u8, ieq: IeqMode, dialect: Dialect| -> Result<Context> {
             let ip: IpAddr = if config.v6 {
                 IpAddr::from([0xfd00, 0, 0, 0, 0, 0, 0, u16::from(last)])
             } else {
@@ -118,9 +120,11 @@ impl World {
                 .wire(link, Clock::manual(&clock))
                 .background(false)
                 .ieq(ieq)
+                .dialect(dialect)
                 .open()
         };
-        let (a, b) = (device(1, config.ieq[0])?, device(2, config.ieq[1])?);
+        let ([ieq_a, ieq_b], [a, b]) = (config.ieq, config.dialects);
+        let (a, b) = (device(1, ieq_a, a)?, device(2, ieq_b, b)?);
         let mut rng = Rng::with_seed(config.network.seed);
         let (pd_a, pd_b) = (a.alloc_pd()?, b.alloc_pd()?);
         let mut lanes = Vec::new();

@@ -376,6 +376,7 @@ fn programs_see_the_same_in_every_mode() {
                 qps: 4,
                 network,
                 v6: seed % 2 == 0,
+                dialects: [srdma_verbs::Dialect::E810; 2],
                 ieq: [mode; 2],
             };
             println!("seed {seed}, {mode:?}");

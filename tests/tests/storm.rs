@@ -2,14 +2,14 @@
 //!
 //! One million mixed operations with 5 % loss, 2 % duplication, 2 % reordering and 1 % corruption
 //! complete with every byte checked, for each of 20 seeds, in every mix of what two devices do with
-//! packets out of order. `SRDMA_STORM_SEEDS` and
-//! `SRDMA_STORM_OPS` make it longer or shorter.
+//! packets out of order and in every pair of dialects. `SRDMA_STORM_SEEDS` and `SRDMA_STORM_OPS`
+//! make it longer or shorter.
 
 #![cfg(test)]
 
 use srdma_tests::fabric::FabricConfig;
 use srdma_tests::storm::{StormConfig, run};
-use srdma_verbs::IeqMode;
+use srdma_verbs::{Dialect, IeqMode};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Who keeps packets out of order: both, nobody, one of them.
@@ -20,6 +20,13 @@ const MODES: [[IeqMode; 2]; 5] = [
     [IeqMode::Capture, IeqMode::Reorder],
     [IeqMode::Capture; 2],
 ];
+
+/// Both of one, and then of two that differ, so that the first three seeds see each.
+fn dialects(seed: u64) -> [Dialect; 2] {
+    let seed = usize::try_from(seed).expect("small");
+    let of = |at: usize| Dialect::ALL[at % Dialect::ALL.len()];
+    [of(seed), of(seed + seed / 3)]
+}
 
 fn setting(name: &str, default: u64) -> u64 {
     std::env::var(name)
@@ -42,6 +49,7 @@ fn storm(seed: u64, operations: u64) {
         qps: 4,
         network,
         v6: seed % 4 == 3,
+        dialects: dialects(seed),
         ieq: MODES[usize::try_from(seed).expect("small") % MODES.len()],
     };
     println!("seed {seed}: {config:?}");

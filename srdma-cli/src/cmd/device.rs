@@ -24,6 +24,9 @@ pub(crate) fn open(local: IpAddr, args: &DeviceArgs) -> Result<Context> {
     if let Some(bytes) = args.sockets.rcvbuf_cap {
         config = config.receive_buffer_cap(bytes);
     }
+    if let Some(dialect) = args.dialect {
+        config = config.dialect(dialect);
+    }
     let fault = FaultConfig {
         loss: args.loss,
         duplicate: args.duplicate,

@@ -10,6 +10,7 @@ pub(crate) mod run;
 pub(crate) mod trace;
 
 use serde::{Deserialize, Serialize};
+use srdma_verbs::Dialect;
 use std::time::Duration;
 
 /// Options of sockets, ours and bare ones.
@@ -46,6 +47,10 @@ pub(crate) struct DeviceArgs {
     /// Seed of the four above
     #[arg(long, default_value_t = 0, value_name = "N")]
     pub(crate) seed: u64,
+    /// Whose words the device uses for completions and events: e810, mlx5 or hns; else
+    /// SRDMA_DIALECT says
+    #[arg(long, value_name = "NAME", value_parser = dialect)]
+    pub(crate) dialect: Option<Dialect>,
 }
 
 impl DeviceArgs {
@@ -61,6 +66,9 @@ impl DeviceArgs {
             args.extend([name.to_owned(), value.to_string()]);
         }
         args.extend(["--seed".to_owned(), self.seed.to_string()]);
+        if let Some(dialect) = self.dialect {
+            args.extend(["--dialect".to_owned(), dialect.to_string()]);
+        }
         if self.sockets.no_gso {
             args.push("--no-gso".to_owned());
         }
@@ -80,6 +88,11 @@ fn share(text: &str) -> Result<f64, String> {
         Ok(value) if (0.0..=1.0).contains(&value) => Ok(value),
         _ => Err("a number from 0 to 1".to_owned()),
     }
+}
+
+/// A dialect, as an option.
+fn dialect(text: &str) -> Result<Dialect, String> {
+    Dialect::named(text).ok_or_else(|| "e810, mlx5 or hns".to_owned())
 }
 
 /// A duration in seconds, as an option.

@@ -6,6 +6,7 @@
 
 use super::status::{Outcome, Refusal};
 use super::{Control, check};
+use crate::hw::Dialect;
 use crate::hw::cqp::{CqCmd, CqpMinor};
 use crate::hw::shadow::SHADOW_WORDS;
 use crate::limits::{MAX_CQ, MAX_CQE};
@@ -24,11 +25,18 @@ impl Control<'_> {
         check(cmd.id.0 < MAX_CQ, CqpMinor::INVALID_ID)?;
         let words = self.cq_ring(cmd)?;
         let shadow = self.ring(cmd.shadow_addr, 1, 8 * SHADOW_WORDS, SHADOW_ALIGN)?;
-        let shadow = CqShadow::new(shadow)?;
+        let dialect = self.dialect_of(cmd.id);
+        let shadow = CqShadow::speaking(dialect, shadow)?;
+        // The command has no room for the lowest bit of a cookie, which a number needs.
+        let cookie = if self.events.dialect().names_by_number() {
+            cmd.id.0.into()
+        } else {
+            cmd.cookie
+        };
         let producer = CqProducer::new(words, cmd.size, cmd.wide, shadow, cmd.threshold)?;
         if cmd.id == CCQ {
             check(!cmd.wide, CqpMinor::INVALID_COMMAND)?;
-            let created = self.cqs.create_ccq(producer, cmd.cookie);
+            let created = self.cqs.create_ccq(self.events.dialect(), producer, cookie);
             return check(created, CqpMinor::EXISTS);
         }
         check(self.cqs.slot(cmd.id).is_none(), CqpMinor::EXISTS)?;
@@ -39,7 +47,7 @@ impl Control<'_> {
             id: cmd.id,
             producer,
             ceq: cmd.ceq,
-            cookie: cmd.cookie,
+            cookie,
             check_overflow: cmd.check_overflow,
             wide: cmd.wide,
             timestamps: cmd.timestamps,
@@ -75,13 +83,15 @@ impl Control<'_> {
         Ok(())
     }
 
+    fn dialect_of(&self, id: CqId) -> Dialect {
+        self.events.dialect().of_queue(id)
+    }
+
     fn cq_ring(&self, cmd: &CqCmd) -> Result<HostWords, Refusal> {
-        check((2..=MAX_CQE).contains(&cmd.size), CqpMinor::INVALID_COMMAND)?;
-        self.ring(
-            cmd.addr,
-            cmd.size,
-            if cmd.wide { 64 } else { 32 },
-            RING_ALIGN,
-        )
+        let dialect = self.dialect_of(cmd.id);
+        let fits = (2..=MAX_CQE).contains(&cmd.size) && dialect.cq_size_fits(cmd.size);
+        check(fits, CqpMinor::INVALID_COMMAND)?;
+        let slot = dialect.cq_slot_bytes(cmd.wide);
+        self.ring(cmd.addr, cmd.size, slot, RING_ALIGN)
     }
 }

@@ -1,5 +1,6 @@
 //! Settings of a device, fixed when it is made.
 
+use crate::hw::Dialect;
 use crate::limits;
 use crate::obj::arm::ArmModel;
 use crate::obj::port::{LinkState, Mtu, Port};
@@ -37,6 +38,8 @@ pub struct HcaConfig {
     pub rx_buffer: u32,
     /// What arming does about completions that are already there.
     pub arm_model: ArmModel,
+    /// Whose words completions and events are in.
+    pub dialect: Dialect,
     /// Addresses of this machine are shared by several processes, each on a UDP port of its own:
     /// whoever drives the device answers lookups.
     pub shared: bool,
@@ -62,6 +65,7 @@ impl Default for HcaConfig {
             read_budget: limits::DEFAULT_RMEM,
             rx_buffer: 0,
             arm_model: ArmModel::Strict,
+            dialect: Dialect::E810,
             shared: false,
             ieq: IeqMode::default(),
             ieq_gap_ns: 200_000,

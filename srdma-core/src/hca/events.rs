@@ -11,6 +11,10 @@
 //! of CQs that are gone count until the driver has passed them. The driver takes entries in order:
 //! CQ_ACK of one says so of all before it, and enabling the vector of all before it fired.
 //!
+//! In dialects whose event queues have doorbells, one of these says how far a queue was read and
+//! enables its vector. Their CEQs may have less room than there are CQs: an event that finds none
+//! waits with its CQ until the driver has read on.
+//!
 //! The AEQ is refilled by count: what finds no room waits here, and what finds no room here either
 //! is lost, which the next entry says. Not so the end of a queue pair: it happens once, and is told
 //! when there is room again, however late.                              [E810 5.2]
@@ -18,9 +22,13 @@
 //! What this does *not* do: decide which completion makes an event (see `obj/cq.rs`), or write to
 //! an eventfd.
 
+mod queue;
+
+use self::queue::{Aeq, CeRing, Ceq};
 use super::msix::IrqSet;
+use crate::hw::dialect::{Dialect, EqName, mlx5};
 use crate::hw::doorbell::DynCtl;
-use crate::hw::{AeCode, AeSource, Aeqe, Ceqe, HwQpState};
+use crate::hw::{AeCode, AeSource, Aeqe, HwQpState};
 use crate::limits::MAX_CEQS;
 use crate::mem::HostWords;
 use crate::num::{CeqId, CqId, MsixVector, Qpn};
@@ -57,54 +65,6 @@ pub enum EventFault {
     Full,
 }
 
-/// One completion event queue.
-#[derive(Debug)]
-struct Ceq {
-    producer: Producer<Ceqe>,
-    size: u32,
-    vector: MsixVector,
-    /// CQs that may write here, the CCQ included.
-    cqs: u32,
-    /// Entries written so far, how many of them the driver took, and how many there were when the
-    /// vector fired last.
-    written: u64,
-    taken: u64,
-    written_at_fire: u64,
-    /// Entries of CQs that are gone, not taken yet.
-    stale: VecDeque<u64>,
-}
-
-impl Ceq {
-    /// The driver took the first `taken` entries.
-    fn take(&mut self, taken: u64) {
-        let more = taken.min(self.written).saturating_sub(self.taken);
-        self.taken += more;
-        self.producer
-            .release(u32::try_from(more).unwrap_or(u32::MAX));
-        while self
-            .stale
-            .front()
-            .is_some_and(|position| *position < self.taken)
-        {
-            self.stale.pop_front();
-        }
-    }
-}
-
-/// The asynchronous event queue and its credits.                       [E810 5.2]
-#[derive(Debug)]
-struct Aeq {
-    producer: Producer<Aeqe>,
-    vector: MsixVector,
-    size: u32,
-}
-
-impl Aeq {
-    fn has_unread(&self) -> bool {
-        self.producer.free() < self.size
-    }
-}
-
 /// What the event side counts.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct EventStats {
@@ -119,7 +79,10 @@ pub struct EventStats {
 /// Event queues and vectors of one device.
 #[derive(Debug)]
 pub struct Events {
+    dialect: Dialect,
     ceqs: Vec<Option<Ceq>>,
+    /// The queue for completed commands (mlx5).
+    commands: Option<Ceq>,
     aeq: Option<Aeq>,
     backlog: VecDeque<Aeqe>,
     /// Queue pairs that ended while there was no room, by number: their first such event.
@@ -133,8 +96,16 @@ impl Events {
     /// Without queues, with `vectors` vectors that are all disabled.
     #[must_use]
     pub fn new(vectors: u16) -> Self {
+        Self::speaking(Dialect::E810, vectors)
+    }
+
+    /// As [`new`](Self::new), in a dialect.
+    #[must_use]
+    pub fn speaking(dialect: Dialect, vectors: u16) -> Self {
         Self {
+            dialect,
             ceqs: Vec::new(),
+            commands: None,
             aeq: None,
             backlog: VecDeque::with_capacity(AE_BACKLOG),
             ended: BTreeMap::new(),
@@ -148,6 +119,12 @@ impl Events {
     #[must_use]
     pub const fn stats(&self) -> EventStats {
         self.stats
+    }
+
+    /// Whose words the entries are in.
+    #[must_use]
+    pub const fn dialect(&self) -> Dialect {
+        self.dialect
     }
 
     /// The vectors.
@@ -166,23 +143,27 @@ impl Events {
         words: HostWords,
         size: u32,
     ) -> Result<(), EventFault> {
-        let index = usize::from(id.0);
-        if index >= MAX_CEQS {
+        if usize::from(id.0) >= MAX_CEQS {
             return Err(EventFault::NotFound);
         }
         if usize::from(vector.0) >= self.irq.count() {
             return Err(EventFault::NoVector);
         }
-        if self.ceqs.len() <= index {
-            self.ceqs.resize_with(index + 1, || None);
-        }
-        let place = self.ceqs.get_mut(index).ok_or(EventFault::NotFound)?;
+        let dialect = self.dialect;
+        let (name, producer) = if self.is_for_commands(id) {
+            let ring = Producer::speaking(dialect, words, size, size)?;
+            (EqName::Commands, CeRing::Commands(ring))
+        } else {
+            let ring = Producer::speaking(dialect, words, size, size)?;
+            (EqName::Completions(id.0), CeRing::Completions(ring))
+        };
+        let place = self.place(id).ok_or(EventFault::NotFound)?;
         if place.is_some() {
             return Err(EventFault::Exists);
         }
-        let producer = Producer::new(words, size, size)?;
         let cqs = u32::from(id == CeqId(0));
         *place = Some(Ceq {
+            name,
             producer,
             size,
             vector,
@@ -197,10 +178,7 @@ impl Events {
 
     /// Takes a CEQ away; refused while CQs are on it.
     pub fn destroy_ceq(&mut self, id: CeqId) -> Result<(), EventFault> {
-        let place = self
-            .ceqs
-            .get_mut(usize::from(id.0))
-            .ok_or(EventFault::NotFound)?;
+        let place = self.place(id).ok_or(EventFault::NotFound)?;
         let ceq = place.as_ref().ok_or(EventFault::NotFound)?;
         if ceq.cqs > u32::from(id == CeqId(0)) {
             return Err(EventFault::InUse);
@@ -211,9 +189,10 @@ impl Events {
 
     /// Reserves room for the events of one more CQ.
     pub fn attach_cq(&mut self, id: CeqId) -> Result<(), EventFault> {
+        let reserves = !self.dialect.has_eq_doorbell();
         let ceq = self.ceq_mut(id).ok_or(EventFault::NotFound)?;
         let stale = u32::try_from(ceq.stale.len()).unwrap_or(u32::MAX);
-        if ceq.cqs.saturating_add(stale) >= ceq.size {
+        if reserves && ceq.cqs.saturating_add(stale) >= ceq.size {
             return Err(EventFault::Full);
         }
         ceq.cqs += 1;
@@ -231,24 +210,30 @@ impl Events {
     }
 
     /// The CCQ is gone; the entry kept for it stays kept.
-    pub fn retire_ccq(&mut self, untaken: Option<u64>) {
-        self.detach_cq(CeqId(0), untaken);
-        if let Some(ceq) = self.ceq_mut(CeqId(0)) {
+    pub fn retire_ccq(&mut self, ceq: CeqId, untaken: Option<u64>) {
+        self.detach_cq(ceq, untaken);
+        if ceq == CeqId(0)
+            && let Some(ceq) = self.ceq_mut(ceq)
+        {
             ceq.cqs += 1;
         }
     }
 
     /// Writes a CEQE, marks the vector, and says which entry it was. `None`: no such CEQ.
     pub fn raise_ce(&mut self, id: CeqId, cookie: u64) -> Option<u64> {
-        let ceq = self.ceqs.get_mut(usize::from(id.0))?.as_mut()?;
-        // Room for every CQ was reserved, so a full ring would be our own bug.
-        let lap = ceq.producer.polarity();
-        let index = ceq.producer.try_push(Ceqe { cookie }).ok()?;
-        trace::ceqe(id, index, lap.stamp(Ceqe { cookie }.encode()));
+        let dialect = self.dialect;
+        let ceq = self.place(id)?.as_mut()?;
+        let image = trace::on().then(|| ceq.producer.image(cookie));
+        // Room for every CQ was reserved, or looked for: a full ring would be our own bug.
+        let index = ceq.producer.push(cookie)?;
+        if let Some((words, count)) = image {
+            trace::ceqe(dialect, id, index, words.get(..count).unwrap_or_default());
+        }
         let position = ceq.written;
         ceq.written += 1;
+        let vector = ceq.vector;
         self.stats.ceqes += 1;
-        self.irq.mark(ceq.vector);
+        self.irq.mark(vector);
         Some(position)
     }
 
@@ -262,11 +247,48 @@ impl Events {
     /// How many entries of a CEQ the driver took: those at smaller positions.
     #[must_use]
     pub fn taken(&self, id: CeqId) -> u64 {
-        let ceq = self.ceqs.get(usize::from(id.0)).and_then(Option::as_ref);
+        let ceq = if self.is_for_commands(id) {
+            self.commands.as_ref()
+        } else {
+            self.ceqs.get(usize::from(id.0)).and_then(Option::as_ref)
+        };
         ceq.map_or(u64::MAX, |ceq| ceq.taken)
     }
 
+    /// Whether an event can be written now; where there is no queue it is as good as written.
+    pub fn has_room(&mut self, id: CeqId) -> bool {
+        let Some(ceq) = self.ceq_mut(id) else {
+            return true;
+        };
+        if ceq.producer.free() == 0 {
+            ceq.look_at_doorbell();
+        }
+        ceq.producer.free() > 0
+    }
+
+    fn is_for_commands(&self, id: CeqId) -> bool {
+        self.dialect == Dialect::Mlx5 && id == mlx5::COMMANDS
+    }
+
+    /// Where the queue is, or will be.
+    fn place(&mut self, id: CeqId) -> Option<&mut Option<Ceq>> {
+        if self.is_for_commands(id) {
+            return Some(&mut self.commands);
+        }
+        let index = usize::from(id.0);
+        if index >= MAX_CEQS {
+            return None;
+        }
+        if self.ceqs.len() <= index {
+            self.ceqs.resize_with(index + 1, || None);
+        }
+        self.ceqs.get_mut(index)
+    }
+
     fn ceq_mut(&mut self, id: CeqId) -> Option<&mut Ceq> {
+        if self.is_for_commands(id) {
+            return self.commands.as_mut();
+        }
         self.ceqs.get_mut(usize::from(id.0))?.as_mut()
     }
 
@@ -285,8 +307,9 @@ impl Events {
         if usize::from(vector.0) >= self.irq.count() {
             return Err(EventFault::NoVector);
         }
-        let producer = Producer::new(words, size, size)?;
+        let producer = Producer::speaking(self.dialect, words, size, size)?;
         self.aeq = Some(Aeq {
+            taken: 0,
             producer,
             vector,
             size,
@@ -341,6 +364,12 @@ impl Events {
         });
     }
 
+    /// A CQ is gone: what waits to be told of it is not told of a later one with its number.
+    pub fn forget_cq(&mut self, cq: CqId) {
+        self.backlog
+            .retain(|event| !(event.is_cq() && event.id == cq.0));
+    }
+
     /// The driver took `entries` AEQEs: as many may be written again. More than there were is cut.
     pub fn ack_aeq(&mut self, entries: u32) {
         if let Some(aeq) = &mut self.aeq {
@@ -366,12 +395,14 @@ impl Events {
             let Some(event) = self.backlog.front() else {
                 return;
             };
-            let lap = aeq.producer.polarity();
+            let image = trace::on().then(|| aeq.producer.image(*event));
             let Ok(index) = aeq.producer.try_push(*event) else {
                 return;
             };
-            let [context, word] = event.encode();
-            trace::aeqe(index, [context, lap.stamp(word)]);
+            if let Some((words, count)) = image {
+                let words = words.get(..count).unwrap_or_default();
+                trace::aeqe(self.dialect, index, words);
+            }
             self.backlog.pop_front();
             self.stats.aeqes += 1;
             self.irq.mark(aeq.vector);
@@ -404,20 +435,35 @@ impl Events {
     /// What was there when it fired last has been taken. Acknowledgements rung before this are
     /// taken before anything else is posted; the board sees to that.
     pub fn enable_vector(&mut self, vector: MsixVector) {
+        let rings = self.dialect.has_eq_doorbell();
+        if rings {
+            self.look_at_aeq(vector);
+        }
         let mut has_work = self
             .aeq
             .as_ref()
             .is_some_and(|aeq| aeq.vector == vector && aeq.has_unread());
-        for ceq in self
-            .ceqs
-            .iter_mut()
-            .flatten()
-            .filter(|ceq| ceq.vector == vector)
-        {
-            ceq.take(ceq.written_at_fire);
+        let ceqs = self.ceqs.iter_mut().chain([&mut self.commands]).flatten();
+        for ceq in ceqs.filter(|ceq| ceq.vector == vector) {
+            if rings {
+                ceq.look_at_doorbell();
+            } else {
+                ceq.take(ceq.written_at_fire);
+            }
             has_work |= ceq.taken < ceq.written;
         }
         self.irq.enable(vector, has_work);
+    }
+
+    /// Takes what the last doorbell of the AEQ says, if this is its vector.
+    fn look_at_aeq(&mut self, vector: MsixVector) {
+        let Some(aeq) = self.aeq.as_mut().filter(|aeq| aeq.vector == vector) else {
+            return;
+        };
+        let more = aeq.producer.doorbell(EqName::Async, aeq.taken);
+        aeq.taken += u64::from(more);
+        aeq.producer.release(more);
+        self.drain_backlog();
     }
 
     /// No interrupts from this vector until it is enabled.
@@ -435,12 +481,8 @@ impl Events {
     pub fn poll_interrupt(&mut self, now: Instant) -> Option<MsixVector> {
         let vector = self.irq.poll(now)?;
         trace::interrupt(vector);
-        for ceq in self
-            .ceqs
-            .iter_mut()
-            .flatten()
-            .filter(|ceq| ceq.vector == vector)
-        {
+        let ceqs = self.ceqs.iter_mut().chain([&mut self.commands]).flatten();
+        for ceq in ceqs.filter(|ceq| ceq.vector == vector) {
             ceq.written_at_fire = ceq.written;
         }
         Some(vector)

@@ -149,7 +149,7 @@ impl Hca {
             pds: PdTable::new(),
             ahs: AhTable::new(),
             mcast: McastTable::new(),
-            events: Events::new(config.vectors),
+            events: Events::speaking(config.dialect, config.vectors),
             port: config.port(),
             counters: Counters::default(),
             paths: PathTable::default(),

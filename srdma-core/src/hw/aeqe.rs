@@ -10,7 +10,9 @@
 //! CQ and connection events have none of their own and are dispatched by code.
 
 mod code;
+mod report;
 pub use code::AeCode;
+pub use report::Report;
 
 use super::{FlushCode, Polarity};
 

@@ -22,11 +22,18 @@ le_word! {
 /// "This CQ has something new."
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Ceqe {
-    /// The CQ's cookie (even); 0 in a cleaned entry.
+    /// The CQ's cookie (even); 0 in a cleaned entry. Its number in dialects that name it so.
     pub cookie: u64,
 }
 
 impl Ceqe {
+    /// The number of the CQ, in dialects that name it so.
+    #[must_use]
+    #[allow(clippy::cast_possible_truncation, reason = "cut to 24 bits")]
+    pub const fn number(self) -> u32 {
+        (self.cookie & 0xff_ffff) as u32
+    }
+
     /// The word, valid bit clear.
     #[inline]
     #[must_use]

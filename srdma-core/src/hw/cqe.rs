@@ -180,6 +180,8 @@ pub struct CqeInfo {
     pub error: Option<(Major, u16)>,
     /// The wr_id of an SRQ receive; makes the CQE extended.
     pub srq_wr_id: Option<u64>,
+    /// The SRQ, for dialects that name it; 0 if none.
+    pub srqn: u32,
     /// Immediate, a host-order value; makes the CQE extended.
     pub imm: Option<u32>,
     /// Source MAC of a datagram; makes the CQE extended.
@@ -344,6 +346,14 @@ pub const fn rq_op(bth_opcode: u8) -> u8 {
 pub const fn rq_op_is_write_imm(op: u8) -> bool {
     // RC is 0b000x_xxxx, UC 0b001x_xxxx: bit 5 of the field tells them apart.
     matches!(op & 0x1f, 0x09 | 0x0b)
+}
+
+/// True if a receive's OP says that the packet named a key to be invalidated: SEND_LAST_INV or
+/// SEND_ONLY_INV of RC or XRC.
+#[inline]
+#[must_use]
+pub const fn rq_op_is_invalidate(op: u8) -> bool {
+    matches!(op & 0x1f, 0x16 | 0x17)
 }
 
 #[cfg(test)]

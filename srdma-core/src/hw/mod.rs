@@ -11,6 +11,7 @@
 //! qp_ctx   the 256 bytes of attributes a QP has    driver → device
 //! shadow   words both halves read outside of rings
 //! doorbell registers: where to look, never what is there
+//! dialect  the words of completions and events as other NICs spell them
 //! ```
 //!
 //! Words are `u64` values in host order; whoever stores them makes them little-endian. The valid
@@ -21,6 +22,7 @@ pub mod aeqe;
 pub mod ceqe;
 pub mod cqe;
 pub mod cqp;
+pub mod dialect;
 pub mod doorbell;
 mod fields;
 pub mod ieq;
@@ -32,10 +34,11 @@ pub mod shadow;
 pub mod wqe;
 
 pub use crate::mem::Sge;
-pub use aeqe::{AeCode, AeSource, Aeqe, EventClass};
+pub use aeqe::{AeCode, AeSource, Aeqe, EventClass, Report};
 pub use ceqe::Ceqe;
 pub use cqe::{CqeInfo, FlushCode, Major};
 pub use cqp::{CqpCmd, CqpCompletion, CqpFault, CqpOp};
+pub use dialect::Dialect;
 pub use ieq::{IeqClass, IeqInfo};
 pub use polarity::Polarity;
 pub use qp_ctx::{HwQpState, HwQpType, QpContext};

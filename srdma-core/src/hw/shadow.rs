@@ -13,6 +13,8 @@
 pub const SHADOW_WORDS: usize = 8;
 /// Word of the CQ's consumer index.
 pub const CQ_INDEX: usize = 0;
+/// Word of the register that arms the CQ, in dialects that have one.
+pub const CQ_REGISTER: usize = 1;
 /// Word of the CQ's arm state.
 pub const CQ_ARM: usize = 4;
 /// Word of the QP's SQ tail.

@@ -7,7 +7,8 @@
 //! solicited                -           event                event
 //! any                      event       event                event
 //!
-//! arm      a new sequence in the shadow; strength only grows until the event
+//! arm      a new sequence in the shadow, or the number of the next event (other dialects);
+//!          strength only grows until the event
 //! event    one for each arm; it may be held back (see `notify.rs`), and nothing is forgotten
 //! ```
 //!
@@ -19,7 +20,8 @@
 //!
 //! What this does *not* do: touch memory, write CEQEs, or keep time (see `cq.rs`).
 
-use crate::hw::shadow::CqArmWord;
+use crate::hw::Dialect;
+use crate::hw::dialect::ArmRequest;
 
 /// What an arm does about completions that are in the ring already.     [events 1.6]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -92,8 +94,10 @@ impl Armed {
 /// Arm state of one CQ.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct ArmState {
-    /// Bits 63:16 of the last arm word: the sequence, and whatever a driver counts above it.
+    /// What the last arm carried (an E810), or the number of the next event (others).
     seq: u64,
+    /// The second of these.
+    counts: bool,
     armed: Armed,
     /// Completions published since the last look.
     fresh: Kind,
@@ -102,6 +106,14 @@ pub(crate) struct ArmState {
 }
 
 impl ArmState {
+    pub(crate) fn new(dialect: Dialect) -> Self {
+        Self {
+            seq: dialect.first_event().into(),
+            counts: dialect.counts_events(),
+            ..Self::default()
+        }
+    }
+
     pub(crate) const fn armed(&self) -> Armed {
         self.armed
     }
@@ -125,22 +137,22 @@ impl ArmState {
         self.fresh != Kind::Nothing
     }
 
-    /// Takes the arm word, loaded behind a full fence. `backlog`: the strongest completion in the
-    /// ring that the model counts besides the fresh ones. Gives the one that meets the arm.
+    /// Takes the last request, loaded behind a full fence. `backlog`: the strongest completion in
+    /// the ring that the model counts besides the fresh ones. Gives the one that meets the arm.
     ///
-    /// A word whose bits 63:16 have not changed is the old arm and changes nothing; they are
-    /// compared for inequality, because the sequence wraps.
+    /// An E810's request whose sequence has not changed is the old arm and changes nothing; they
+    /// are compared for inequality, because the sequence wraps. In other dialects a request is for
+    /// the event of its number: that of an event that was sent is old.
     // rule: e810-17, event-15, event-16, event-17, event-21
-    pub(crate) fn look(&mut self, word: u64, backlog: Kind) -> Kind {
+    // rule: event-74
+    pub(crate) fn look(&mut self, request: Option<ArmRequest>, backlog: Kind) -> Kind {
         let fresh = core::mem::take(&mut self.fresh).max(backlog);
-        let seq = word >> 16;
         // rule: e810-20
-        if seq == self.seq {
+        let Some(request) = request.filter(|new| (new.seq == self.seq) == self.counts) else {
             return Kind::Nothing;
-        }
-        self.seq = seq;
-        let word = CqArmWord::from_bits(word);
-        let asked = match (word.next(), word.next_solicited()) {
+        };
+        self.seq = request.seq;
+        let asked = match (request.next, request.solicited) {
             (true, _) => Armed::Any,
             // rule: e810-18
             (false, true) => Armed::Solicited,
@@ -160,8 +172,15 @@ impl ArmState {
         if !self.held {
             return false;
         }
+        let seq = if self.counts {
+            (self.seq + 1) & 3
+        } else {
+            self.seq
+        };
+        let counts = self.counts;
         *self = Self {
-            seq: self.seq,
+            seq,
+            counts,
             ..Self::default()
         };
         true

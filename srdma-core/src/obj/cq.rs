@@ -20,6 +20,7 @@ use super::arm::{ArmModel, Armed, Kind};
 use super::notify::Notifier;
 use crate::hca::events::Events;
 use crate::hw::cqe::CqeWords;
+use crate::hw::dialect::ArmRequest;
 use crate::hw::{CqeInfo, Polarity};
 use crate::mem::HostWords;
 use crate::num::{CeqId, CqId};
@@ -90,10 +91,11 @@ impl Cq {
     /// A CQ that is not armed.
     #[must_use]
     pub fn new(spec: CqSpec) -> Self {
+        let dialect = spec.producer.shadow().dialect();
         Self {
             id: spec.id,
             producer: spec.producer,
-            notify: Notifier::new(spec.ceq, spec.cookie),
+            notify: Notifier::new(dialect, spec.ceq, spec.cookie),
             check_overflow: spec.check_overflow,
             wide: spec.wide,
             timestamps: spec.timestamps,
@@ -169,26 +171,33 @@ impl Cq {
         };
         self.written += u64::from(slots);
         if pushed && trace::on() {
-            trace_cqe(self.id, before, laps, cqe);
+            let [lap, _] = laps;
+            match self.producer.image(cqe, lap) {
+                Some(words) => {
+                    let dialect = self.producer.shadow().dialect();
+                    trace::slot(dialect, self.id, before, &words);
+                }
+                None => trace_cqe(self.id, before, laps, cqe),
+            }
         }
         pushed
     }
 
     /// Looks at the arm word, and by the model at what is in the ring.
     fn look(&mut self, events: &mut Events, model: ArmModel, now: Instant) {
-        let backlog = if model == ArmModel::Compare {
-            self.backlog()
-        } else {
-            Kind::Nothing
+        let request = self.producer.request(self.id.0);
+        let backlog = match &request {
+            Some(request) if model == ArmModel::Compare => self.backlog(request),
+            _ => Kind::Nothing,
         };
-        let word = self.producer.shadow().arm_word();
-        self.notify.look(events, word, backlog, now);
+        self.notify.look(events, request, backlog, now);
     }
 
     /// The strongest completion that the driver has not read and no event covered.
-    fn backlog(&mut self) -> Kind {
-        let unread = u64::from(self.producer.unread());
-        let visible = unread.min(self.written - self.covered);
+    fn backlog(&mut self, request: &ArmRequest) -> Kind {
+        let said = self.producer.written_since(request);
+        let unread = said.unwrap_or_else(|| self.producer.unread());
+        let visible = u64::from(unread).min(self.written - self.covered);
         match visible {
             0 => Kind::Nothing,
             _ if self.written - self.solicited < visible => Kind::Solicited,
@@ -210,3 +219,6 @@ fn trace_cqe(cq: CqId, slot: u32, [lap, ext_lap]: [Polarity; 2], cqe: &CqeInfo) 
 
 #[cfg(test)]
 mod tests;
+
+#[cfg(test)]
+mod dialect_tests;

@@ -15,7 +15,8 @@
 
 use super::arm::{ArmState, Armed, Kind};
 use crate::hca::events::Events;
-use crate::hw::shadow::CqArmWord;
+use crate::hw::Dialect;
+use crate::hw::dialect::ArmRequest;
 use crate::num::CeqId;
 use crate::time::Instant;
 
@@ -48,9 +49,9 @@ pub(crate) struct Notifier {
 
 impl Notifier {
     /// `cookie`: what CEQEs carry.
-    pub(crate) fn new(ceq: Option<CeqId>, cookie: u64) -> Self {
+    pub(crate) fn new(dialect: Dialect, ceq: Option<CeqId>, cookie: u64) -> Self {
         Self {
-            arm: ArmState::default(),
+            arm: ArmState::new(dialect),
             ceq,
             cookie,
             ceqe: None,
@@ -68,6 +69,11 @@ impl Notifier {
 
     pub(crate) const fn cookie(&self) -> u64 {
         self.cookie
+    }
+
+    /// What the next CEQE carries.
+    pub(crate) const fn set_cookie(&mut self, cookie: u64) {
+        self.cookie = cookie;
     }
 
     pub(crate) const fn armed(&self) -> Armed {
@@ -111,15 +117,15 @@ impl Notifier {
         }
     }
 
-    /// Takes the arm word. Between the last completion and its load was a full fence.
+    /// Takes the last request. Between the last completion and its load was a full fence.
     pub(crate) fn look(
         &mut self,
         events: &mut Events,
-        word: CqArmWord,
+        request: Option<ArmRequest>,
         backlog: Kind,
         now: Instant,
     ) {
-        let met = self.arm.look(word.bits(), backlog);
+        let met = self.arm.look(request, backlog);
         if met != Kind::Nothing {
             self.meet(events, met, now);
         }
@@ -151,7 +157,8 @@ impl Notifier {
         }
         // Moderation is over for this event, also if it still has to wait for the one before.
         (self.urgent, self.due) = (true, None);
-        if self.untaken(events).is_some() {
+        // A queue of events that is full holds this one back; an E810's never is.
+        if self.untaken(events).is_some() || !events.has_room(ceq) {
             return;
         }
         self.arm.fire();

@@ -284,6 +284,12 @@ impl SrqTable {
             .map_or(Taken::Empty, |srq| srq.take(events, cmd))
     }
 
+    /// The number of the queue of a slot; 0 if it is gone.
+    #[must_use]
+    pub fn number(&self, slot: Slot) -> u32 {
+        self.table.number_of(slot).unwrap_or(0)
+    }
+
     /// Where receives of an XRC queue complete, and with which context.
     #[must_use]
     pub fn xrc_home(&self, slot: Slot) -> Option<(Slot, u64)> {

@@ -4,6 +4,7 @@
 //! narrow (32 B slots)   [ CQE ][ CQE' ][ ext ][ CQE ]      an extended CQE takes two slots; the
 //!                                                          second may be slot 0, of the next lap
 //! wide (64 B slots)     [ CQE |     ][ CQE | ext ]         one slot
+//! other dialects        [ CQE       ][ CQE       ]         one slot
 //! ```
 //!
 //! The extension is written first, with its valid bit, then the body, then the header with
@@ -15,6 +16,7 @@ use super::cursor::{Cursor, distance};
 use super::shadow::CqShadow;
 use super::{RingFault, Words, check_memory};
 use crate::hw::cqe::{CQE_HEADER, CqeWords};
+use crate::hw::dialect::{ArmRequest, Dialect, SlotWords, ValidBit, hns, mlx5};
 use crate::hw::{CqeInfo, Polarity};
 use crate::limits::MAX_CQE;
 use crate::mem::HostWords;
@@ -34,8 +36,13 @@ pub(super) const fn slot_words(wide: bool) -> usize {
 const SELECT_MASK: u16 = 0x3fff;
 
 /// Checks a CQ's geometry.
-pub(super) fn check_cq(words: &impl Words, size: u32, wide: bool) -> Result<(), RingFault> {
-    if !(2..=MAX_CQE).contains(&size) {
+pub(super) fn check_cq(
+    dialect: Dialect,
+    words: &impl Words,
+    size: u32,
+    wide: bool,
+) -> Result<(), RingFault> {
+    if !(2..=MAX_CQE).contains(&size) || !dialect.cq_size_fits(size) {
         return Err(RingFault::BadSize);
     }
     check_memory(words, size, slot_words(wide))
@@ -53,6 +60,8 @@ pub struct CqProducer<W = HostWords> {
     /// The driver's head when the shadow was last read.
     seen: u32,
     threshold: u32,
+    /// Slots written to this buffer, modulo 2^32.
+    written: u32,
     /// How many resizes there were, modulo 2^14.
     resizes: u16,
 }
@@ -67,7 +76,8 @@ impl<W: Words> CqProducer<W> {
         shadow: CqShadow<W>,
         threshold: u32,
     ) -> Result<Self, RingFault> {
-        check_cq(&words, size, wide)?;
+        let wide = shadow.dialect().has_wide_slots(wide);
+        check_cq(shadow.dialect(), &words, size, wide)?;
         Ok(Self {
             words,
             shadow,
@@ -75,6 +85,7 @@ impl<W: Words> CqProducer<W> {
             wide,
             free: size - 1,
             seen: 0,
+            written: 0,
             threshold,
             resizes: 0,
         })
@@ -120,17 +131,110 @@ impl<W: Words> CqProducer<W> {
         self.size() - 1 - self.free()
     }
 
+    /// What the driver of queue `id` asked for last.
+    #[inline]
+    #[must_use]
+    pub fn request(&self, id: u32) -> Option<ArmRequest> {
+        self.shadow.request([id, self.size()])
+    }
+
+    /// Slots written beyond what a request says that the driver had read; `None` if it does not
+    /// say, or cannot be right.
+    // rule: event-73
+    #[must_use]
+    pub fn written_since(&self, request: &ArmRequest) -> Option<u32> {
+        let (read, modulus) = request.read?;
+        // A driver that still reads an older buffer has read nothing of this one.
+        let read = if self.shadow.select() == self.resizes {
+            read
+        } else {
+            0
+        };
+        let written = self.written % modulus;
+        let since = (written + modulus).wrapping_sub(read) % modulus;
+        (since < self.size()).then_some(since)
+    }
+
     /// Publishes a completion.
     #[inline]
     pub fn push(&mut self, cqe: &CqeInfo) -> Result<(), CqOverflow> {
-        if cqe.extended() {
-            self.push_words(&cqe.encode(), Some(&cqe.encode_ext()))
-        } else {
-            self.push_words(&cqe.encode(), None)
+        match self.shadow.dialect() {
+            Dialect::E810 if cqe.extended() => {
+                self.push_words(&cqe.encode(), Some(&cqe.encode_ext()))
+            }
+            Dialect::E810 => self.push_words(&cqe.encode(), None),
+            Dialect::Mlx5 => self
+                .push_slot::<{ mlx5::cqe::CQE_HEADER }>(mlx5::cqe::CQE_VALID, || {
+                    mlx5::cqe::encode(cqe)
+                }),
+            Dialect::Hns => self.push_slot::<{ hns::cqe::CQE_HEADER }>(hns::cqe::CQE_VALID, || {
+                hns::cqe::encode(cqe)
+            }),
         }
     }
 
-    /// Publishes an entry given as words, valid bits clear.
+    /// A slot with this completion, as it stands in memory on lap `lap`; not for an E810's.
+    pub(crate) fn image(&self, cqe: &CqeInfo, lap: Polarity) -> Option<SlotWords> {
+        let (mut words, header, valid) = match self.shadow.dialect() {
+            Dialect::E810 => return None,
+            Dialect::Mlx5 => (
+                mlx5::cqe::encode(cqe),
+                mlx5::cqe::CQE_HEADER,
+                mlx5::cqe::CQE_VALID,
+            ),
+            Dialect::Hns => (
+                hns::cqe::encode(cqe),
+                hns::cqe::CQE_HEADER,
+                hns::cqe::CQE_VALID,
+            ),
+        };
+        let header = words.get_mut(header)?;
+        *header = valid.stamp(*header, lap);
+        Some(words)
+    }
+
+    /// Makes sure that there is room for `slots`.
+    #[inline]
+    fn claim(&mut self, slots: u32) -> Result<(), CqOverflow> {
+        if self.free <= self.threshold || self.free < slots {
+            self.refresh();
+            if self.free < slots {
+                return Err(CqOverflow);
+            }
+        }
+        Ok(())
+    }
+
+    /// Publishes a slot of 64 bytes whose word `HEADER` says that it is there.
+    #[inline]
+    fn push_slot<const HEADER: usize>(
+        &mut self,
+        valid: ValidBit,
+        encode: impl FnOnce() -> SlotWords,
+    ) -> Result<(), CqOverflow> {
+        self.claim(1)?;
+        let at = self.cursor.index() as usize * slot_words(true);
+        let words = encode();
+        for (word, &value) in words.iter().enumerate() {
+            if word != HEADER {
+                self.words.store(at + word, value);
+            }
+        }
+        let header = words.get(HEADER).copied().unwrap_or(0);
+        let header = valid.stamp(header, self.cursor.polarity());
+        self.words.store_release(at + HEADER, header);
+        self.step(1);
+        Ok(())
+    }
+
+    #[inline]
+    const fn step(&mut self, slots: u32) {
+        self.cursor.advance(slots);
+        self.written = self.written.wrapping_add(slots);
+        self.free -= slots;
+    }
+
+    /// Publishes an E810's entry given as words, valid bits clear.
     #[inline]
     pub fn push_words(
         &mut self,
@@ -138,12 +242,7 @@ impl<W: Words> CqProducer<W> {
         ext: Option<&CqeWords>,
     ) -> Result<(), CqOverflow> {
         let slots = if ext.is_some() && !self.wide { 2 } else { 1 };
-        if self.free <= self.threshold || self.free < slots {
-            self.refresh();
-            if self.free < slots {
-                return Err(CqOverflow);
-            }
-        }
+        self.claim(slots)?;
         let at = self.cursor.index() as usize * slot_words(self.wide);
         if let Some(ext) = ext {
             self.put_ext(at, ext);
@@ -155,8 +254,7 @@ impl<W: Words> CqProducer<W> {
         let header = self.cursor.polarity().stamp(header);
         // rule: e810-2
         self.words.store_release(at + CQE_HEADER, header);
-        self.cursor.advance(slots);
-        self.free -= slots;
+        self.step(slots);
         Ok(())
     }
 
@@ -167,11 +265,12 @@ impl<W: Words> CqProducer<W> {
 
     /// Goes on in a new (zeroed) buffer of `size` slots; the shadow area stays.  [E810 3.8]
     pub fn switch(&mut self, words: W, size: u32) -> Result<(), RingFault> {
-        check_cq(&words, size, self.wide)?;
+        check_cq(self.shadow.dialect(), &words, size, self.wide)?;
         self.words = words;
         self.cursor = Cursor::new(size);
         self.free = size - 1;
         self.seen = 0;
+        self.written = 0;
         self.resizes = self.resizes.wrapping_add(1) & SELECT_MASK;
         Ok(())
     }
@@ -199,10 +298,10 @@ impl<W: Words> CqProducer<W> {
     #[cold]
     fn refresh(&mut self) {
         // The count first: once it names this buffer, the head is of this buffer too.
-        if self.shadow.arm_word().select() != self.resizes {
+        if self.shadow.select() != self.resizes {
             return;
         }
-        let head = self.shadow.head();
+        let head = self.shadow.head(self.size());
         if head >= self.size() {
             return;
         }

@@ -13,8 +13,9 @@ use super::cq::{check_cq, slot_words};
 use super::cursor::Cursor;
 use super::shadow::CqShadow;
 use super::{RingFault, Words};
-use crate::hw::CqeInfo;
 use crate::hw::cqe::{CQE_HEADER, CqeHeader, CqeWords};
+use crate::hw::dialect::{Arming, Dialect, SlotWords, hns, mlx5};
+use crate::hw::{CqeInfo, FlushCode};
 use crate::mem::HostWords;
 use std::collections::VecDeque;
 
@@ -24,18 +25,23 @@ struct Buffer<W> {
     words: W,
     cursor: Cursor,
     wide: bool,
+    dialect: Dialect,
+    /// Slots read, modulo 2^32.
+    count: u32,
 }
 
 /// A copy of an entry.
 type Copied = (CqeWords, Option<CqeWords>);
 
 impl<W: Words> Buffer<W> {
-    fn new(words: W, size: u32, wide: bool) -> Result<Self, RingFault> {
-        check_cq(&words, size, wide)?;
+    fn new(dialect: Dialect, words: W, size: u32, wide: bool) -> Result<Self, RingFault> {
+        check_cq(dialect, &words, size, wide)?;
         Ok(Self {
             words,
             cursor: Cursor::new(size),
             wide,
+            dialect,
+            count: 0,
         })
     }
 
@@ -55,7 +61,86 @@ impl<W: Words> Buffer<W> {
         }
     }
 
-    /// A copy of the entry at `cursor`, if it and its extension are of this lap.
+    /// True if there is an entry at `cursor`.
+    fn is_ready(&self, cursor: Cursor) -> bool {
+        match self.dialect {
+            Dialect::E810 => self.copy(cursor).is_some(),
+            Dialect::Mlx5 | Dialect::Hns => self.copy_slot(cursor).is_some(),
+        }
+    }
+
+    /// The completion at `cursor`, if there is one.
+    #[inline]
+    fn decode(&self, cursor: Cursor) -> Option<CqeInfo> {
+        match self.dialect {
+            Dialect::E810 => {
+                let (base, ext) = self.copy(cursor)?;
+                Some(CqeInfo::decode(&base, ext.as_ref()))
+            }
+            Dialect::Mlx5 => Some(mlx5::cqe::decode(&self.copy_slot(cursor)?)),
+            Dialect::Hns => Some(hns::cqe::decode(&self.copy_slot(cursor)?)),
+        }
+    }
+
+    /// A copy of the 64-byte entry at `cursor`, if it is of this lap.
+    #[inline]
+    fn copy_slot(&self, cursor: Cursor) -> Option<SlotWords> {
+        let at = self.at(cursor);
+        let (header_at, lap) = (self.header(), cursor.polarity());
+        let header = self.words.load_acquire(at + header_at);
+        let ready = match self.dialect {
+            Dialect::Mlx5 => mlx5::cqe::is_ready(header, lap),
+            _ => hns::cqe::is_ready(header, lap),
+        };
+        let word = |word| {
+            if word == header_at {
+                header
+            } else {
+                self.words.load(at + word)
+            }
+        };
+        ready.then(|| core::array::from_fn(word))
+    }
+
+    /// Stores a 64-byte entry over the one at `cursor`.
+    fn put_slot(&self, cursor: Cursor, words: &SlotWords) {
+        let at = self.at(cursor);
+        for (word, &value) in words.iter().enumerate() {
+            self.words.store(at + word, value);
+        }
+    }
+
+    /// The word of an entry that publishes it.
+    #[inline]
+    const fn header(&self) -> usize {
+        match self.dialect {
+            Dialect::E810 => CQE_HEADER,
+            Dialect::Mlx5 => mlx5::cqe::CQE_HEADER,
+            Dialect::Hns => hns::cqe::CQE_HEADER,
+        }
+    }
+
+    /// Takes the entry at `cursor` away from its queue pair.
+    fn void(&self, cursor: Cursor, info: &CqeInfo) {
+        let void = match self.dialect {
+            Dialect::E810 => {
+                let at = match info.srq_wr_id {
+                    Some(_) => self.ext(cursor).0,
+                    None => self.at(cursor),
+                };
+                self.words.store(at + 1, 0);
+                return;
+            }
+            Dialect::Mlx5 => mlx5::cqe::void,
+            Dialect::Hns => hns::cqe::void,
+        };
+        if let Some(mut words) = self.copy_slot(cursor) {
+            void(&mut words);
+            self.put_slot(cursor, &words);
+        }
+    }
+
+    /// A copy of the E810's entry at `cursor`, if it and its extension are of this lap.
     #[inline]
     fn copy(&self, cursor: Cursor) -> Option<Copied> {
         let at = self.at(cursor);
@@ -95,21 +180,14 @@ impl<W: Words> Buffer<W> {
         let mut left = cursor.size();
         let mut shared = 0;
         while left > 0 {
-            let Some((base, ext)) = self.copy(cursor) else {
+            let Some(info) = self.decode(cursor) else {
                 return shared;
             };
-            let info = CqeInfo::decode(&base, ext.as_ref());
             if info.context == context {
-                let at = match info.srq_wr_id {
-                    Some(_) => {
-                        shared += 1;
-                        self.ext(cursor).0
-                    }
-                    None => self.at(cursor),
-                };
-                self.words.store(at + 1, 0);
+                shared += u32::from(info.srq_wr_id.is_some());
+                self.void(cursor, &info);
             }
-            let slots = self.slots(ext.is_some());
+            let slots = self.slots(info.extended());
             cursor.advance(slots);
             left = left.saturating_sub(slots);
         }
@@ -122,9 +200,9 @@ impl<W: Words> Buffer<W> {
         let mut left = cursor.size();
         let mut count = 0;
         while left > 0
-            && let Some((_, ext)) = self.copy(cursor)
+            && let Some(info) = self.decode(cursor)
         {
-            let slots = self.slots(ext.is_some());
+            let slots = self.slots(info.extended());
             cursor.advance(slots);
             left = left.saturating_sub(slots);
             count += 1;
@@ -144,8 +222,10 @@ pub struct CqConsumer<W = HostWords> {
 impl<W: Words> CqConsumer<W> {
     /// A fresh (zeroed) ring of `size` slots.
     pub fn new(words: W, size: u32, wide: bool, shadow: CqShadow<W>) -> Result<Self, RingFault> {
+        let dialect = shadow.dialect();
+        let wide = dialect.has_wide_slots(wide);
         Ok(Self {
-            current: Buffer::new(words, size, wide)?,
+            current: Buffer::new(dialect, words, size, wide)?,
             old: VecDeque::new(),
             shadow,
         })
@@ -166,11 +246,14 @@ impl<W: Words> CqConsumer<W> {
     /// The next completion; does not move.
     #[inline]
     pub fn peek(&mut self) -> Option<CqeInfo> {
-        let (base, ext) = self.peek_words()?;
-        Some(CqeInfo::decode(&base, ext.as_ref()))
+        if !self.old.is_empty() {
+            self.retire();
+        }
+        let front = self.front();
+        front.decode(front.cursor)
     }
 
-    /// A copy of the next entry as words (a control completion is decoded differently).
+    /// A copy of the next entry of an E810 as words (a control completion is decoded differently).
     #[inline]
     pub fn peek_words(&mut self) -> Option<Copied> {
         if !self.old.is_empty() {
@@ -180,24 +263,42 @@ impl<W: Words> CqConsumer<W> {
         front.copy(front.cursor)
     }
 
+    /// Asks for an event of queue `id`. The doorbell comes after.     [events 1.5]
+    pub fn ask(&self, id: u32, arming: &Arming, solicited_only: bool) {
+        let front = self.front();
+        let cq = [id, front.cursor.size()];
+        self.shadow
+            .ask(cq, arming.sn(), front.count, solicited_only);
+    }
+
     /// Moves past the entry that was peeked, and tells the device.
     #[inline]
     pub fn advance(&mut self, extended: bool) {
         let front = self.old.front_mut().unwrap_or(&mut self.current);
         let slots = front.slots(extended);
         front.cursor.advance(slots);
-        let head = front.cursor.index();
-        self.shadow.store_head(head);
+        front.count = front.count.wrapping_add(slots);
+        let (index, count) = (front.cursor.index(), front.count);
+        self.shadow.store_head(index, count);
     }
 
-    /// Parking: the rest of a flush says `minor`.                    [E810 3.5]
-    pub fn rewrite_minor(&mut self, minor: u16) {
-        self.rewrite(|header| header.with_minor(minor));
-    }
-
-    /// Parking: the rest of a flush starts at this WQE.              [E810 3.5]
-    pub fn rewrite_wqe_index(&mut self, index: u16) {
-        self.rewrite(|header| header.with_wqe_index(index));
+    /// Parking: the rest of a flush starts at WQE `index`, and failed with `code`.  [E810 3.5]
+    pub fn park(&mut self, index: u16, code: FlushCode) {
+        let front = self.front();
+        let rewritten = match front.dialect {
+            Dialect::E810 => {
+                let at = front.at(front.cursor) + CQE_HEADER;
+                let header = CqeHeader::from_bits(front.words.load(at));
+                let header = header.with_minor(code.0).with_wqe_index(index);
+                front.words.store(at, header.bits());
+                return;
+            }
+            Dialect::Mlx5 => mlx5::cqe::rewritten,
+            Dialect::Hns => hns::cqe::rewritten,
+        };
+        if let Some(words) = front.copy_slot(front.cursor) {
+            front.put_slot(front.cursor, &rewritten(&words, index, code));
+        }
     }
 
     /// Makes completions of a dying QP name none: their context becomes 0. Those of an SRQ keep
@@ -217,7 +318,8 @@ impl<W: Words> CqConsumer<W> {
     /// Goes on in a new (zeroed) buffer of `size` slots, once the old ones are read. To be called
     /// when the device has completed MODIFY_CQ, so that nothing more comes into the old. [E810 3.8]
     pub fn resize(&mut self, words: W, size: u32) -> Result<(), RingFault> {
-        let next = Buffer::new(words, size, self.current.wide)?;
+        let dialect = self.shadow.dialect();
+        let next = Buffer::new(dialect, words, size, self.current.wide)?;
         let old = core::mem::replace(&mut self.current, next);
         self.old.push_back(old);
         Ok(())
@@ -234,17 +336,10 @@ impl<W: Words> CqConsumer<W> {
         self.old.front().unwrap_or(&self.current)
     }
 
-    fn rewrite(&self, change: impl FnOnce(CqeHeader) -> CqeHeader) {
-        let front = self.front();
-        let at = front.at(front.cursor) + CQE_HEADER;
-        let header = CqeHeader::from_bits(front.words.load(at));
-        front.words.store(at, change(header).bits());
-    }
-
     /// Drops buffers that are read to their end: a newer one has something.
     #[cold]
     fn retire(&mut self) {
-        let newer = |buffer: &Buffer<W>| buffer.copy(buffer.cursor).is_some();
+        let newer = |buffer: &Buffer<W>| buffer.is_ready(buffer.cursor);
         let found = self.old.iter().position(newer);
         let keep_from = match found {
             Some(at) => at,
@@ -256,7 +351,9 @@ impl<W: Words> CqConsumer<W> {
         }
         self.old.drain(..keep_from);
         // The head first: once the count names this buffer, the device takes the head for its own.
-        self.shadow.store_head(self.index());
+        let front = self.front();
+        let (index, count) = (front.cursor.index(), front.count);
+        self.shadow.store_head(index, count);
         self.shadow
             .retire(u16::try_from(keep_from).unwrap_or(u16::MAX));
     }

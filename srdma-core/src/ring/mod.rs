@@ -37,7 +37,7 @@ pub(crate) mod loom_tests;
 pub use cq::{CqOverflow, CqProducer};
 pub use cq_poll::CqConsumer;
 pub use cursor::Cursor;
-pub use fixed::{Consumer, CqpWqe, Entry, Producer};
+pub use fixed::{CommandsDone, Consumer, CqpWqe, Entry, Producer};
 pub use rq::{RqConsumer, RqProducer};
 pub use shadow::{CqShadow, QpShadow, SrqShadow};
 pub use sq::{SqConsumer, SqProducer, SqSlot};

@@ -10,8 +10,10 @@
 //! device never writes it.
 
 use super::{RingFault, Words};
+use crate::hw::dialect::{ArmRequest, Dialect, e810, hns, mlx5};
 use crate::hw::shadow::{
-    CQ_ARM, CQ_INDEX, CqArmWord, CqIndexWord, QP_SQ_TAIL, SHADOW_WORDS, SRQ_HEAD, SqTailWord,
+    CQ_ARM, CQ_INDEX, CQ_REGISTER, CqArmWord, CqIndexWord, QP_SQ_TAIL, SHADOW_WORDS, SRQ_HEAD,
+    SqTailWord,
 };
 use crate::mem::HostWords;
 use crate::sync::{Ordering, fence};
@@ -24,35 +26,124 @@ fn check<W: Words>(words: W) -> Result<W, RingFault> {
 }
 
 /// The shadow area of a CQ.                                           [E810 3.9]
+///
+/// ```text
+///            E810                 mlx5                 hns
+/// word 0     head                 record: CI, ARM      record: CI        driver, at each poll
+/// word 4     arm, 13:0 select     13:0 select          13:0 select       driver
+/// word 1                          last write to UAR 0x20, or 0x230       driver, at each arm
+/// ```
+///
+/// `select` counts buffers that resizes retired; other NICs copy the entries instead. `[srdma]`
 // rule: e810-19
 #[derive(Debug, Clone)]
-pub struct CqShadow<W = HostWords>(W);
+pub struct CqShadow<W = HostWords> {
+    words: W,
+    dialect: Dialect,
+}
 
 impl<W: Words> CqShadow<W> {
     /// Over 64 bytes of memory.
     pub fn new(words: W) -> Result<Self, RingFault> {
-        check(words).map(Self)
+        Self::speaking(Dialect::E810, words)
     }
 
-    /// Device: how far the driver has read. Slots before it may be written again.
+    /// As [`new`](Self::new), in a dialect.
+    pub fn speaking(dialect: Dialect, words: W) -> Result<Self, RingFault> {
+        let words = check(words)?;
+        Ok(Self { words, dialect })
+    }
+
+    /// Whose words these are.
     #[inline]
     #[must_use]
-    pub fn head(&self) -> u32 {
-        CqIndexWord::from_bits(self.0.load_acquire(CQ_INDEX)).head()
+    pub const fn dialect(&self) -> Dialect {
+        self.dialect
     }
 
-    /// Driver: has read up to `head`, and is done with the slots before.
+    /// Device: how far the driver has read in a ring of `size` slots. Those before may be written
+    /// again.
     #[inline]
-    pub fn store_head(&self, head: u32) {
-        let word = CqIndexWord::ZERO.with_head(head);
-        self.0.store_release(CQ_INDEX, word.bits());
+    #[must_use]
+    pub fn head(&self, size: u32) -> u32 {
+        let word = self.words.load_acquire(CQ_INDEX);
+        match self.dialect {
+            Dialect::E810 => CqIndexWord::from_bits(word).head(),
+            Dialect::Mlx5 => mlx5::record_ci(word) & (size - 1),
+            Dialect::Hns => hns::record_ci(word) & (size - 1),
+        }
+    }
+
+    /// Driver: has read up to slot `index`, `count` slots in all, and is done with those before.
+    #[inline]
+    pub fn store_head(&self, index: u32, count: u32) {
+        let word = match self.dialect {
+            Dialect::E810 => CqIndexWord::ZERO.with_head(index).bits(),
+            Dialect::Mlx5 => mlx5::record_read(self.words.load(CQ_INDEX), count),
+            Dialect::Hns => hns::record_read(self.words.load(CQ_INDEX), count),
+        };
+        self.words.store_release(CQ_INDEX, word);
+    }
+
+    /// Device: what the driver asked for last; nothing if it never did. `cq`: of which queue the
+    /// register is, and how many slots that has.
+    #[inline]
+    #[must_use]
+    pub fn request(&self, cq: [u32; 2]) -> Option<ArmRequest> {
+        let [number, _] = cq;
+        let bits = self.arm_bits();
+        match self.dialect {
+            Dialect::E810 => Some(e810::arm_request(bits)),
+            Dialect::Mlx5 => mlx5::arm_request(bits, number),
+            Dialect::Hns => hns::arm_request(bits, cq),
+        }
+    }
+
+    /// The word of the last request, as it stands in memory.
+    #[inline]
+    #[must_use]
+    pub fn arm_bits(&self) -> u64 {
+        match self.dialect {
+            Dialect::E810 => self.words.load_acquire(CQ_ARM),
+            Dialect::Mlx5 | Dialect::Hns => self.words.load_acquire(CQ_REGISTER),
+        }
+    }
+
+    /// Device: how many buffers the driver has retired, modulo 2^14.
+    #[inline]
+    #[must_use]
+    pub fn select(&self) -> u16 {
+        self.arm_word().select()
+    }
+
+    /// Driver: asks for the event `sn`, having read `count` slots; `cq` as in
+    /// [`request`](Self::request). Ends with a full fence, as [`arm`](Self::arm) does.
+    pub fn ask(&self, cq: [u32; 2], sn: u8, count: u32, solicited_only: bool) {
+        let [number, _] = cq;
+        let last = self.words.load(CQ_REGISTER);
+        match self.dialect {
+            Dialect::E810 => self.update(|word| word.armed(solicited_only)),
+            Dialect::Mlx5 => {
+                let word = mlx5::arm_word(last, number, sn, count, solicited_only);
+                let record = mlx5::record_armed(self.words.load(CQ_INDEX), word);
+                // The record before the register.                 [events 4.5]
+                self.words.store_release(CQ_INDEX, record);
+                let word = word.bits().swap_bytes();
+                self.words.store_release(CQ_REGISTER, word);
+            }
+            Dialect::Hns => {
+                let word = hns::arm_word(last, cq, sn, count, solicited_only);
+                self.words.store_release(CQ_REGISTER, word.bits());
+            }
+        }
+        fence(Ordering::SeqCst);
     }
 
     /// Device, after an arm doorbell: kind and sequence of the arm.   [E810 3.11]
     #[inline]
     #[must_use]
     pub fn arm_word(&self) -> CqArmWord {
-        CqArmWord::from_bits(self.0.load_acquire(CQ_ARM))
+        CqArmWord::from_bits(self.words.load_acquire(CQ_ARM))
     }
 
     /// Driver: asks to hear of the next completion. The doorbell comes after.  [E810 3.9]
@@ -76,8 +167,8 @@ impl<W: Words> CqShadow<W> {
     }
 
     fn update(&self, change: impl FnOnce(CqArmWord) -> CqArmWord) {
-        let word = CqArmWord::from_bits(self.0.load(CQ_ARM));
-        self.0.store_release(CQ_ARM, change(word).bits());
+        let word = CqArmWord::from_bits(self.words.load(CQ_ARM));
+        self.words.store_release(CQ_ARM, change(word).bits());
     }
 }
 

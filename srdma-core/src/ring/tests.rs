@@ -1,6 +1,7 @@
 //! Both ends of every ring against each other, over several laps.
 
 mod cq;
+mod dialects;
 mod fixed;
 mod rq;
 mod sq;

@@ -66,6 +66,22 @@ open_enum! {
         LOST = 25,
         /// The last packet of this device left the fast path; bytes: the counter that moved.
         EXCEPTION = 26,
+        /// A completion was written in the mlx5 dialect: CQ, slot, words.
+        MLX5_CQE = 40,
+        /// A completion or command event in that dialect: queue, index, words.
+        MLX5_EQE = 41,
+        /// An asynchronous event in that dialect: index, words.
+        MLX5_ASYNC = 42,
+        /// An arm in that dialect: CQ, what the register got.
+        MLX5_ARM = 43,
+        /// A completion was written in the hns dialect: CQ, slot, words.
+        HNS_CQE = 44,
+        /// A completion event in that dialect: queue, index, words.
+        HNS_CEQE = 45,
+        /// An asynchronous event in that dialect: index, words.
+        HNS_AEQE = 46,
+        /// An arm in that dialect: CQ, what the register got.
+        HNS_ARM = 47,
     }
 }
 

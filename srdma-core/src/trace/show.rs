@@ -7,7 +7,7 @@
 //! One list of fields serves text and JSON, so the two cannot differ.
 
 use super::record::{Kind, Record, doorbell_of};
-use super::show_packet;
+use super::{show_dialect, show_packet};
 use crate::hw::aeqe::AeqeWord;
 use crate::hw::ceqe::CeqeWord;
 use crate::hw::cqe::{CqeExtHeader, CqeHeader, CqeLen, CqePeer};
@@ -73,7 +73,7 @@ impl Shown {
     }
 
     /// A field of a word; those that are 0 or off say nothing.
-    fn bits(&mut self, name: &str, [hi, lo]: [u32; 2], value: &dyn Debug) {
+    pub(super) fn bits(&mut self, name: &str, [hi, lo]: [u32; 2], value: &dyn Debug) {
         let value = format!("{value:?}");
         let value = bare(&value);
         if !matches!(value, "0" | "false") {
@@ -81,7 +81,7 @@ impl Shown {
         }
     }
 
-    fn hex(&mut self, name: &str, value: u64) {
+    pub(super) fn hex(&mut self, name: &str, value: u64) {
         self.add(name, format_args!("{value:#x}"));
     }
 
@@ -149,6 +149,14 @@ pub fn show(record: &Record<'_>) -> Shown {
         Kind::CEQE => ceqe(record),
         Kind::AEQE => aeqe(record),
         Kind::ARM => arm(record),
+        Kind::MLX5_CQE => show_dialect::mlx5_cqe(record),
+        Kind::MLX5_EQE => show_dialect::mlx5_eqe("eqe", 2, record),
+        Kind::MLX5_ASYNC => show_dialect::mlx5_eqe("async-eqe", 1, record),
+        Kind::MLX5_ARM => show_dialect::mlx5_arm(record),
+        Kind::HNS_CQE => show_dialect::hns_cqe(record),
+        Kind::HNS_CEQE => show_dialect::hns_ceqe(record),
+        Kind::HNS_AEQE => show_dialect::hns_aeqe(record),
+        Kind::HNS_ARM => show_dialect::hns_arm(record),
         Kind::INTERRUPT => Shown::new("interrupt").with("vector", record.word(0)),
         Kind::IN => show_packet::show("in", record),
         Kind::OUT => show_packet::show("out", record),

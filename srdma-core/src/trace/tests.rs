@@ -113,6 +113,76 @@ fn a_completion_shows_its_extension() {
 }
 
 #[test]
+fn entries_of_other_dialects_are_decoded_as_theirs() {
+    use crate::hw::dialect::{hns, mlx5};
+    let info = CqeInfo {
+        op: 5,
+        qpn: Qpn::new(9),
+        imm: Some(0xcafe),
+        len: 12,
+        ..CqeInfo::default()
+    };
+    let at = |place: &[u64], words: &[u64]| [place, words].concat();
+    let words = at(&[4, 1], &mlx5::cqe::encode(&info));
+    let shown = record(Kind::MLX5_CQE, &words, &[]);
+    assert_eq!(shown.what, "cqe");
+    assert_eq!(shown.field("opcode"), Some("RESP_SEND_IMM"));
+    assert_eq!(shown.field("byte_cnt"), Some("12"));
+    assert_eq!(shown.field("immediate"), Some("0xcafe"));
+    assert_eq!(shown.words, words[2..]);
+    let shown = record(Kind::HNS_CQE, &at(&[4, 1], &hns::cqe::encode(&info)), &[]);
+    assert_eq!(shown.field("recv"), Some("true"));
+    assert_eq!(shown.field("byte_cnt"), Some("12"));
+    assert!(shown.text().contains("opcode[4:0]=2"), "{}", shown.text());
+
+    let failed = CqeInfo::flush(true, Qpn::new(9), 5, 3, crate::hw::FlushCode::RETRY_EXC);
+    let shown = record(
+        Kind::MLX5_CQE,
+        &at(&[4, 1], &mlx5::cqe::encode(&failed)),
+        &[],
+    );
+    assert_eq!(shown.field("syndrome"), Some("21"));
+    assert_eq!(shown.field("flush"), Some("RETRY_EXC"));
+
+    let eqe = mlx5::eqe::Eqe::commands(6).encode();
+    let shown = record(Kind::MLX5_EQE, &at(&[1023, 0], &eqe), &[]);
+    assert_eq!(
+        (shown.field("event"), shown.field("commands")),
+        (Some("CMD"), Some("0x6"))
+    );
+    let shown = record(Kind::HNS_CEQE, &at(&[1, 0], &hns::eqe::encode_ce(77)), &[]);
+    assert_eq!(shown.field("cqn"), Some("77"));
+    let lost = crate::hw::Aeqe {
+        code: crate::hw::AeCode::CQ_OPERATION_ERROR,
+        source: crate::hw::AeSource::CQ,
+        id: 77,
+        ..crate::hw::Aeqe::default()
+    };
+    let eqe = mlx5::eqe::Eqe::from_aeqe(&lost).encode();
+    let shown = record(Kind::MLX5_ASYNC, &at(&[0], &eqe), &[]);
+    assert_eq!(shown.field("event"), Some("CQ_ERROR"));
+    assert_eq!(
+        (shown.field("cqn"), shown.field("syndrome")),
+        (Some("77"), Some("1"))
+    );
+    let shown = record(Kind::HNS_AEQE, &at(&[0], &hns::eqe::encode_ae(&lost)), &[]);
+    assert_eq!(shown.field("event"), Some("CQ_OVERFLOW"));
+
+    let arm = mlx5::arm_word(0, 5, 2, 9, true).bits().swap_bytes();
+    let shown = record(Kind::MLX5_ARM, &[5, arm], &[]);
+    assert_eq!(
+        (shown.field("sn"), shown.field("ci")),
+        (Some("2"), Some("9"))
+    );
+    let arm = hns::arm_word(0, [5, 8], 2, 9, true).bits();
+    let shown = record(Kind::HNS_ARM, &[5, arm], &[]);
+    assert_eq!(
+        (shown.field("cmd"), shown.field("solicited")),
+        (Some("CQ_NTR"), Some("true"))
+    );
+}
+
+#[test]
 fn a_path_survives() {
     for (source, target) in [
         ("127.0.0.1:5", "10.1.2.3:4791"),

@@ -9,6 +9,7 @@
 //! receive_buffer = 212992    # bytes, at most
 //! ieq = "reorder"            # or off, capture: what becomes of packets out of order
 //! arm = "strict"             # or compare, report: what arming does about completions there
+//! dialect = "e810"           # or mlx5, hns: whose words completions and events are in
 //! fault = { loss = 0.01, duplicate = 0.0, reorder = 0.0, corrupt = 0.0, seed = 7,
 //!           delay_us = 0, reorder_us = 100, rules = ["drop nth=3 op=RC_ACKNOWLEDGE"] }
 //! ```
@@ -18,6 +19,7 @@
 use super::Options;
 use super::spec::{ConfigError, Fault, Place, Spec, check_all, check_name, fault, place};
 use serde::Deserialize;
+use srdma_core::hw::Dialect;
 use srdma_core::obj::arm::ArmModel;
 use srdma_core::puda::IeqMode;
 use srdma_net::fault::FaultConfig;
@@ -48,6 +50,7 @@ struct Device {
     receive_buffer: Option<u32>,
     ieq: Option<String>,
     arm: Option<String>,
+    dialect: Option<String>,
     fault: Option<Faults>,
 }
 
@@ -147,6 +150,9 @@ impl Device {
         let arm = self
             .arm
             .map(|text| ArmModel::named(&text).ok_or_else(|| fault(path, &text, Fault::Arm)));
+        let dialect = self
+            .dialect
+            .map(|text| Dialect::named(&text).ok_or_else(|| fault(path, &text, Fault::Dialect)));
         Ok(Spec {
             name: self.name,
             places: places?,
@@ -157,6 +163,7 @@ impl Device {
                 fault: faults,
                 ieq: ieq.transpose()?,
                 arm: arm.transpose()?,
+                dialect: dialect.transpose()?,
             },
         })
     }

@@ -10,6 +10,7 @@
 
 use super::Options;
 use core::fmt;
+use srdma_core::hw::Dialect;
 use srdma_core::obj::arm::ArmModel;
 use srdma_core::puda::IeqMode;
 use std::ffi::OsString;
@@ -22,6 +23,8 @@ pub(crate) const IEQ_VARIABLE: &str = "SRDMA_IEQ";
 /// The variable that says what arming does about completions that are there, where nothing else
 /// does.
 pub(crate) const ARM_VARIABLE: &str = "SRDMA_ARM";
+/// The variable that says whose words devices use, where nothing else does.
+pub(crate) const DIALECT_VARIABLE: &str = "SRDMA_DIALECT";
 /// Devices that may be named: far more than one machine plays hosts.
 const MAX_DEVICES: usize = 256;
 /// Bytes of a device's name; programs written in C have room for 63 and a zero.
@@ -95,6 +98,8 @@ pub enum Fault {
     Ieq,
     /// No model of arming.
     Arm,
+    /// No dialect.
+    Dialect,
 }
 
 impl fmt::Display for Fault {
@@ -111,6 +116,7 @@ impl fmt::Display for Fault {
             Self::Share => "expected a share from 0 to 1",
             Self::Ieq => "expected off, reorder or capture",
             Self::Arm => "expected strict, compare or report",
+            Self::Dialect => "expected e810, mlx5 or hns",
         })
     }
 }
@@ -146,25 +152,57 @@ pub(crate) fn parse(text: &str) -> Result<Vec<Spec>, ConfigError> {
 
 /// Reads the value of `SRDMA_IEQ`; the usual mode if it is not set.
 pub(crate) fn usual_ieq(value: Option<OsString>) -> Result<IeqMode, ConfigError> {
-    usual(IEQ_VARIABLE, value, IeqMode::named, Fault::Ieq)
+    usual(
+        IEQ_VARIABLE,
+        value,
+        IeqMode::named,
+        Fault::Ieq,
+        IeqMode::default(),
+    )
 }
 
-/// Reads the value of `SRDMA_ARM`; the usual model if it is not set.
-pub(crate) fn usual_arm(value: Option<OsString>) -> Result<ArmModel, ConfigError> {
-    usual(ARM_VARIABLE, value, ArmModel::named, Fault::Arm)
+/// Reads the value of `SRDMA_ARM`; the usual model of the dialect if it is not set.
+pub(crate) fn usual_arm(
+    value: Option<OsString>,
+    dialect: Dialect,
+) -> Result<ArmModel, ConfigError> {
+    let usual_model = if dialect.compares_index() {
+        ArmModel::Compare
+    } else {
+        ArmModel::Strict
+    };
+    usual(
+        ARM_VARIABLE,
+        value,
+        ArmModel::named,
+        Fault::Arm,
+        usual_model,
+    )
 }
 
-fn usual<T: Default>(
+fn usual<T>(
     variable: &str,
     value: Option<OsString>,
     named: impl Fn(&str) -> Option<T>,
     why: Fault,
+    usual: T,
 ) -> Result<T, ConfigError> {
     let Some(value) = value.filter(|value| !value.is_empty()) else {
-        return Ok(T::default());
+        return Ok(usual);
     };
     let text = value.to_string_lossy();
     named(text.trim()).ok_or_else(|| fault(variable, &text, why))
+}
+
+/// Reads the value of `SRDMA_DIALECT`; an E810's if it is not set.
+pub(crate) fn usual_dialect(value: Option<OsString>) -> Result<Dialect, ConfigError> {
+    usual(
+        DIALECT_VARIABLE,
+        value,
+        Dialect::named,
+        Fault::Dialect,
+        Dialect::default(),
+    )
 }
 
 /// Reads `name=place+place`; the error names the part that is wrong.
@@ -311,8 +349,14 @@ mod tests {
 
     #[test]
     fn the_variable_for_arming_is_read() {
-        let read = |text: &str| usual_arm(Some(text.into()));
-        assert_eq!(usual_arm(None).expect("not set"), ArmModel::Strict);
+        let read = |text: &str| usual_arm(Some(text.into()), Dialect::E810);
+        for (dialect, model) in [
+            (Dialect::E810, ArmModel::Strict),
+            (Dialect::Mlx5, ArmModel::Compare),
+            (Dialect::Hns, ArmModel::Compare),
+        ] {
+            assert_eq!(usual_arm(None, dialect).expect("not set"), model);
+        }
         assert_eq!(read("compare ").expect("legal"), ArmModel::Compare);
         assert_eq!(read("report").expect("legal"), ArmModel::Report);
         let error = read("lax").expect_err("not known").to_string();
@@ -320,6 +364,17 @@ mod tests {
             error,
             "SRDMA_ARM: `lax`: expected strict, compare or report"
         );
+    }
+
+    #[test]
+    fn the_variable_for_the_dialect_is_read() {
+        let read = |text: &str| usual_dialect(Some(text.into()));
+        assert_eq!(usual_dialect(None).expect("not set"), Dialect::E810);
+        assert_eq!(read("").expect("as good as not set"), Dialect::E810);
+        assert_eq!(read("mlx5 ").expect("legal"), Dialect::Mlx5);
+        assert_eq!(read("hns").expect("legal"), Dialect::Hns);
+        let error = read("MLX5").expect_err("not known").to_string();
+        assert_eq!(error, "SRDMA_DIALECT: `MLX5`: expected e810, mlx5 or hns");
     }
 
     #[test]

@@ -15,7 +15,7 @@ use super::ids::lock;
 use crate::error::Reason;
 use srdma_core::hw::cqp::{CqCmd, CreateAh, FlushWqes, QpCmd};
 use srdma_core::hw::shadow::SHADOW_WORDS;
-use srdma_core::hw::{CqpCmd, CqpCompletion, FlushCode};
+use srdma_core::hw::{CqpCmd, CqpCompletion, Dialect, FlushCode};
 use srdma_core::num::{AhId, CeqId, CqId, Qpn};
 use srdma_core::ring::{CqConsumer, CqShadow, CqpWqe, Producer};
 use srdma_core::trace;
@@ -28,8 +28,16 @@ const ENTRIES: u32 = 128;
 const CCQ_ENTRIES: u32 = ENTRIES + 2;
 /// The control completion queue.                                      [E810 1.7]
 pub(crate) const CCQ: CqId = CqId(0);
-/// What CEQEs of the CCQ carry; no other CQ has it.
+/// What CEQEs of the CCQ carry in the E810's dialect; no other CQ has it.
 pub(crate) const CCQ_COOKIE: u64 = 2;
+/// What they carry in any.
+pub(crate) const fn ccq_cookie(dialect: Dialect) -> u64 {
+    if dialect.names_by_number() {
+        CCQ.0 as u64
+    } else {
+        CCQ_COOKIE
+    }
+}
 /// Passes of the device after which a command counts as lost.
 const PATIENCE: u32 = 10_000;
 
@@ -88,14 +96,14 @@ impl Cqp {
     }
 
     /// The command that creates the CCQ: the first one.
-    pub(crate) fn ccq_cmd(&self, ceq: Option<CeqId>) -> CqpCmd {
+    pub(crate) fn ccq_cmd(&self, dialect: Dialect, ceq: Option<CeqId>) -> CqpCmd {
         let queue = lock(&self.queue);
         let ccq_at = 64 * ENTRIES as usize;
         let shadow_at = (ccq_at + 32 * CCQ_ENTRIES as usize).next_multiple_of(128);
         CqpCmd::CreateCq(CqCmd {
             id: CCQ,
             ceq,
-            cookie: CCQ_COOKIE,
+            cookie: ccq_cookie(dialect),
             size: CCQ_ENTRIES,
             threshold: 16,
             addr: queue._mem.addr(ccq_at),
@@ -110,7 +118,7 @@ impl Cqp {
     pub(crate) fn arm_ccq(&self, engine: &Engine) {
         let queue = lock(&self.queue);
         queue.ccq.shadow().arm_control();
-        trace::arm(CCQ, queue.ccq.shadow().arm_word().bits());
+        trace::arm(Dialect::E810, CCQ, queue.ccq.shadow().arm_word().bits());
         drop(queue);
         engine.ring(Doorbell::Cq(CCQ));
     }

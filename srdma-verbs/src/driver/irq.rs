@@ -6,6 +6,9 @@
 //!          drain what it serves, enable it again (the device looks once more)
 //! ```
 //!
+//! In dialects whose event queues have doorbells, these stand for CQ_ACK and for the count of taken
+//! AEQEs, and enable the vector; a long drain says in between how far it is.
+//!
 //! A handler runs on whatever thread ran the pass, maybe deep inside a verbs call. So it takes no
 //! lock that a call holds while it drives the device: only those of this file and of event queues.
 
@@ -17,27 +20,28 @@ use super::puda::PudaKind;
 use super::shared::{CqShared, QpShared, SrqShared, qpn_of};
 use crate::async_event::{AsyncKind, AsyncRecord, Subject};
 use crate::context::ContextInner;
-use srdma_core::hw::{AeCode, AeSource, Aeqe, Ceqe, EventClass, FlushCode, HwQpState};
+use core::sync::atomic::Ordering;
+use srdma_core::hw::dialect::EqName;
+use srdma_core::hw::dialect::mlx5::EQ_SPARE;
+use srdma_core::hw::{Aeqe, Ceqe, HwQpState, Report};
 use srdma_core::num::{CeqId, MsixVector};
 use srdma_core::qp::attr::{QpState, QpType};
-use srdma_core::ring::Consumer;
+use srdma_core::ring::{CommandsDone, Consumer};
 use srdma_core::trace::{self, Kind};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, Weak};
 
-/// Entries of each completion event queue: as many CQs may report to it, so a device has no more.
-pub(crate) const CEQ_ENTRIES: u32 = 65_536;
-/// Completion queues of a program: one entry is the control queue's.
-pub(crate) const MAX_CQ: u32 = CEQ_ENTRIES - 1;
-const _: () = assert!(2 + MAX_CQ < srdma_core::limits::MAX_CQ);
-/// Entries of the asynchronous event queue.
-pub(crate) const AEQ_ENTRIES: u32 = 4096;
+/// Entries after which a drain says how far it is.                     [events 4.1]
+const BUDGET: u64 = 128;
+const _: () = assert!(BUDGET <= EQ_SPARE as u64);
 
 /// The event queues and everybody who may be named in them.
 #[derive(Debug)]
 pub(crate) struct Irq {
     ceqs: Vec<Mutex<Consumer<Ceqe>>>,
     aeq: Mutex<Consumer<Aeqe>>,
+    /// Completed commands (mlx5).
+    commands: Option<Mutex<Consumer<CommandsDone>>>,
     cqs: Mutex<HashMap<u64, Arc<CqShared>>>,
     qps: Mutex<HashMap<u32, Arc<QpShared>>>,
     srqs: Mutex<HashMap<u32, Arc<SrqShared>>>,
@@ -46,10 +50,16 @@ pub(crate) struct Irq {
 }
 
 impl Irq {
-    pub(crate) fn new(ceqs: Vec<Consumer<Ceqe>>, aeq: Consumer<Aeqe>, mem: RingMem) -> Self {
+    pub(crate) fn new(
+        ceqs: Vec<Consumer<Ceqe>>,
+        aeq: Consumer<Aeqe>,
+        commands: Option<Consumer<CommandsDone>>,
+        mem: RingMem,
+    ) -> Self {
         Self {
             ceqs: ceqs.into_iter().map(Mutex::new).collect(),
             aeq: Mutex::new(aeq),
+            commands: commands.map(Mutex::new),
             cqs: Mutex::default(),
             qps: Mutex::default(),
             srqs: Mutex::default(),
@@ -81,7 +91,20 @@ impl Irq {
             lock(ceq)
                 .rewrite_pending(|entry| (entry.cookie == cookie).then_some(Ceqe { cookie: 0 }));
         }
-        self.settle();
+        // This waits for a handler of asynchronous events, as `settle` does.
+        lock(&self.aeq).rewrite_pending(|event| {
+            let (id, context) = (0, 0);
+            (event.is_cq() && event.context == cookie).then_some(Aeqe {
+                id,
+                context,
+                ..event
+            })
+        });
+    }
+
+    /// True if event queues of commands are there.
+    pub(crate) const fn has_commands(&self) -> bool {
+        self.commands.is_some()
     }
 
     /// Waits for a handler of asynchronous events that may have found what was just removed, so
@@ -106,6 +129,22 @@ impl Irq {
     pub(crate) fn remove_srq(&self, srq: &SrqShared) {
         lock(&self.srqs).remove(&srq.id.value());
         self.settle();
+    }
+
+    // rule: event-75
+    fn on_cq_error(&self, event: &Aeqe) {
+        // One that is gone was told of before it went.
+        let cq = lock(&self.cqs).get(&event.context).map(Arc::clone);
+        if let Some(cq) = cq {
+            tell(&cq.ctx, AsyncKind::CqErr, Subject::Cq(Arc::clone(&cq)));
+        }
+    }
+
+    fn on_srq_event(&self, event: &Aeqe, kind: AsyncKind) {
+        let srq = lock(&self.srqs).get(&event.id).map(Arc::clone);
+        if let Some(srq) = srq {
+            tell(&srq.ctx, kind, Subject::Srq(Arc::clone(&srq)));
+        }
     }
 
     /// Tells every context of the device.
@@ -141,32 +180,44 @@ impl Driver {
     // rule: event-18, event-76
     fn drain_ceq(&self, index: usize) -> Vec<PudaKind> {
         let mut puda = Vec::new();
+        let acks = !self.dialect.has_eq_doorbell();
+        let name = EqName::Completions(u16::try_from(index).unwrap_or(u16::MAX));
         if let Some(ceq) = self.irq.ceqs.get(index) {
             let mut ceq = lock(ceq);
             while let Some(entry) = ceq.pop() {
+                if ceq.unannounced() >= BUDGET {
+                    ceq.ring_doorbell(name, false);
+                }
                 let cq = lock(&self.irq.cqs).get(&entry.cookie).map(Arc::clone);
                 if let Some(cq) = cq {
                     trace::object(Kind::CEQE_READ, cq.id.value(), 0);
-                    self.engine.ring(Doorbell::CqAck(cq.id));
+                    if acks {
+                        self.engine.ring(Doorbell::CqAck(cq.id));
+                    }
                     if let Some(channel) = &cq.channel {
                         channel.fifo.push(Arc::clone(&cq));
                     }
                     if let Some(handler) = &cq.handler {
+                        cq.told.fetch_add(1, Ordering::AcqRel);
                         handler.0();
                     }
-                } else if let Some(kind) = PudaKind::of_cookie(entry.cookie) {
-                    self.engine.ring(Doorbell::CqAck(kind.cq()));
+                } else if let Some(kind) = PudaKind::of_cookie(self.dialect, entry.cookie) {
+                    if acks {
+                        self.engine.ring(Doorbell::CqAck(kind.cq()));
+                    }
                     puda.push(kind);
-                } else if entry.cookie == super::cmd::CCQ_COOKIE {
+                } else if acks && entry.cookie == super::cmd::ccq_cookie(self.dialect) {
                     self.engine.ring(Doorbell::CqAck(super::cmd::CCQ));
                 }
             }
+            ceq.ring_doorbell(name, true);
         }
         puda
     }
 
-    /// Takes every asynchronous event that is there.                  [E810 5.2]
+    /// Takes every asynchronous event that is there, and those of commands.  [E810 5.2]
     pub(crate) fn drain_aeq(&self) {
+        self.drain_commands();
         let mut failed = Vec::new();
         let mut taken = 0;
         {
@@ -174,9 +225,13 @@ impl Driver {
             while let Some(event) = aeq.pop() {
                 taken += 1;
                 self.on_event(&event, &mut failed);
+                if aeq.unannounced() >= BUDGET {
+                    aeq.ring_doorbell(EqName::Async, false);
+                }
             }
+            aeq.ring_doorbell(EqName::Async, true);
         }
-        if taken != 0 {
+        if taken != 0 && !self.dialect.has_eq_doorbell() {
             self.engine.ring(Doorbell::AeqAck { entries: taken });
         }
         for qp in failed {
@@ -187,33 +242,36 @@ impl Driver {
         }
     }
 
+    /// Takes the events of commands: whoever gave one reads its completion itself.
+    fn drain_commands(&self) {
+        if let Some(commands) = &self.irq.commands {
+            let mut commands = lock(commands);
+            while commands.pop().is_some() {}
+            commands.ring_doorbell(EqName::Commands, true);
+        }
+    }
+
     fn on_event(&self, event: &Aeqe, failed: &mut Vec<Arc<QpShared>>) {
-        if event.is_cq() {
-            // One that is gone was told of before it went.
-            // rule: event-75
-            let cq = lock(&self.irq.cqs).get(&event.context).map(Arc::clone);
-            if let Some(cq) = cq {
-                tell(&cq.ctx, AsyncKind::CqErr, Subject::Cq(Arc::clone(&cq)));
-            }
-            return;
+        let broadcast = |kind, subject| self.irq.broadcast(kind, &subject);
+        let port = || Subject::Port(u8::try_from(event.id).unwrap_or_default());
+        match event.report() {
+            Report::CqError => self.irq.on_cq_error(event),
+            Report::SrqLimit => self.irq.on_srq_event(event, AsyncKind::SrqLimitReached),
+            Report::SrqError => self.irq.on_srq_event(event, AsyncKind::SrqErr),
+            Report::DeviceFatal => broadcast(AsyncKind::DeviceFatal, Subject::Device),
+            Report::PortActive => broadcast(AsyncKind::PortActive, port()),
+            Report::PortDown => broadcast(AsyncKind::PortErr, port()),
+            Report::GidChange => broadcast(AsyncKind::GidChange, port()),
+            report => self.on_qp_event(event, report, failed),
         }
-        if let Some(kind) = srq_event(event.code) {
-            let srq = lock(&self.irq.srqs).get(&event.id).map(Arc::clone);
-            if let Some(srq) = srq {
-                tell(&srq.ctx, kind, Subject::Srq(Arc::clone(&srq)));
-            }
-            return;
-        }
-        if event.code == AeCode::ADAPTER_CATASTROPHIC {
-            self.irq.broadcast(AsyncKind::DeviceFatal, &Subject::Device);
-            return;
-        }
-        if let Some(kind) = port_event(event.code) {
-            let port = u8::try_from(event.id).unwrap_or_default();
-            self.irq.broadcast(kind, &Subject::Port(port));
-            return;
-        }
-        let qpn = qpn_of(event.context).value();
+    }
+
+    fn on_qp_event(&self, event: &Aeqe, report: Report, failed: &mut Vec<Arc<QpShared>>) {
+        let qpn = if self.dialect.names_by_number() {
+            event.id
+        } else {
+            qpn_of(event.context).value()
+        };
         let Some(qp) = lock(&self.irq.qps).get(&qpn).map(Arc::clone) else {
             return;
         };
@@ -225,7 +283,7 @@ impl Driver {
             HwQpState::SQE => qp.fail(QpState::Sqe),
             _ => {}
         }
-        if let Some(kind) = qp_event(event.code, event.source) {
+        if let Some(kind) = qp_event(report) {
             tell_of_qp(kind, &qp);
         }
     }
@@ -250,117 +308,15 @@ fn tell_of_qp(kind: AsyncKind, qp: &Arc<QpShared>) {
     }
 }
 
-/// Events of shared receive queues.
-fn srq_event(code: AeCode) -> Option<AsyncKind> {
-    match code {
-        AeCode::SRQ_LIMIT => Some(AsyncKind::SrqLimitReached),
-        AeCode::SRQ_CATASTROPHIC_ERROR => Some(AsyncKind::SrqErr),
-        _ => None,
-    }
-}
-
-/// Events of the port.
-const fn port_event(code: AeCode) -> Option<AsyncKind> {
-    match code {
-        AeCode::PORT_ACTIVE => Some(AsyncKind::PortActive),
-        AeCode::PORT_DOWN => Some(AsyncKind::PortErr),
-        AeCode::GID_CHANGE => Some(AsyncKind::GidChange),
-        _ => None,
-    }
-}
-
-/// What verbs make of an event of a queue pair.               [E810 5.5; RoCEv2 3.9]
-///
-/// What a completion reports is no event: errors of the send queue, and of receives that were
-/// taken.
-// rule: event-56, irq-1
-fn qp_event(code: AeCode, source: AeSource) -> Option<AsyncKind> {
-    match code {
-        AeCode::QP_SUSPEND_COMPLETE => return Some(AsyncKind::SqDrained),
-        AeCode::LLP_CONNECTION_ESTABLISHED => return Some(AsyncKind::CommEst),
-        AeCode::LAST_WQE_REACHED => return Some(AsyncKind::QpLastWqeReached),
-        // It goes on; its owner is to stop it within a moment.
-        // rule: irq-3
-        AeCode::RDMAP_ROE_BAD_LLP_CLOSE => return Some(AsyncKind::QpReqErr),
-        AeCode::LLP_SYN_RECEIVED
-        | AeCode::LLP_DOUBT_REACHABILITY
-        | AeCode::RESOURCE_EXHAUSTION
-        | AeCode::RESET_NOT_SENT
-        | AeCode::CQP_DEFERRED_COMPLETE => return None,
-        _ => {}
-    }
-    let (flush, class) = code.class();
-    let reported = match source.class() {
-        AeSource::SQ => true,
-        AeSource::RQ => {
-            flush == FlushCode::PROT
-                || flush == FlushCode::LOC_LEN
-                || code == AeCode::AMP_INVALIDATE_NO_REMOTE_ACCESS_RIGHTS
-        }
-        _ => false,
-    };
-    if reported {
-        return None;
-    }
-    Some(match class {
-        _ if is_request_fault(code) => AsyncKind::QpReqErr,
-        EventClass::Access => AsyncKind::QpAccessErr,
-        EventClass::Request => AsyncKind::QpReqErr,
-        _ => AsyncKind::QpFatal,
+/// The asynchronous event that a report on a queue pair is.
+const fn qp_event(report: Report) -> Option<AsyncKind> {
+    Some(match report {
+        Report::SqDrained => AsyncKind::SqDrained,
+        Report::CommEst => AsyncKind::CommEst,
+        Report::LastWqe => AsyncKind::QpLastWqeReached,
+        Report::Request => AsyncKind::QpReqErr,
+        Report::Access => AsyncKind::QpAccessErr,
+        Report::Fatal => AsyncKind::QpFatal,
+        _ => return None,
     })
-}
-
-/// The peer sent what it may not: sequence, length, resources, alignment. [RoCEv2 3.9]
-fn is_request_fault(code: AeCode) -> bool {
-    matches!(
-        code,
-        AeCode::IB_RREQ_AND_Q1_FULL
-            | AeCode::IB_INVALID_REQUEST
-            | AeCode::INVALID_REQUEST
-            | AeCode::ATOMIC_ALIGNMENT
-            | AeCode::ATOMIC_MASK
-            | AeCode::RDMAP_ROE_UNEXPECTED_OPCODE
-            | AeCode::ROE_INVALID_RDMA_READ_REQUEST
-            | AeCode::ROE_INVALID_RDMA_WRITE_OR_READ_RESP
-            | AeCode::DDP_UBE_INVALID_MO
-    )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_a_completion_reports_is_no_event() {
-        let sources = [AeSource::SQ, AeSource(7)];
-        for source in sources {
-            assert_eq!(qp_event(AeCode::LLP_TOO_MANY_RETRIES, source), None);
-            assert_eq!(qp_event(AeCode::AMP_BOUNDS_VIOLATION, source), None);
-        }
-        let long = AeCode::DDP_UBE_DDP_MESSAGE_TOO_LONG_FOR_AVAILABLE_BUFFER;
-        assert_eq!(qp_event(long, AeSource::RQ), None);
-        assert_eq!(qp_event(AeCode::AMP_RIGHTS_VIOLATION, AeSource::RQ), None);
-    }
-
-    #[test]
-    fn faults_of_the_peer_become_events() {
-        for code in [
-            AeCode::AMP_BOUNDS_VIOLATION,
-            AeCode::AMP_BAD_PD,
-            AeCode::AMP_TO_WRAP,
-        ] {
-            let kind = qp_event(code, AeSource::INBOUND);
-            assert_eq!(kind, Some(AsyncKind::QpAccessErr), "{code:?}");
-        }
-        let code = AeCode::RDMAP_ROE_UNEXPECTED_OPCODE;
-        assert_eq!(qp_event(code, AeSource::RQ), Some(AsyncKind::QpReqErr));
-        assert_eq!(
-            qp_event(AeCode::IB_RREQ_AND_Q1_FULL, AeSource::INBOUND),
-            Some(AsyncKind::QpReqErr)
-        );
-        assert_eq!(
-            qp_event(AeCode::LOCAL_QP_CATASTROPHIC, AeSource::NONE),
-            Some(AsyncKind::QpFatal)
-        );
-    }
 }

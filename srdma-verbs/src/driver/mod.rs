@@ -7,6 +7,7 @@
 //! cmd     control commands (CQP, CCQ)        fifo     event queues of programs
 //! irq     CEQ and AEQ handlers               shared   what handlers may hold
 //! puda    queues of the driver's own
+//! event_queues  their memory
 //! ```
 //!
 //! Bring-up: CQP, CEQ 0, CCQ, further CEQs, AEQ, vectors; teardown the other way round. [E810 7.4]
@@ -15,6 +16,7 @@
 pub(crate) mod alloc;
 pub(crate) mod cmd;
 pub(crate) mod engine;
+pub(crate) mod event_queues;
 pub(crate) mod fifo;
 pub(crate) mod ids;
 pub(crate) mod irq;
@@ -29,24 +31,24 @@ use crate::error::{Arg, Reason};
 use crate::managed_cq::Crews;
 use crate::path::Path;
 use crate::xrc::XrcFiles;
-use alloc::RingMem;
 use cmd::Cqp;
 use core::fmt;
 use core::sync::atomic::{AtomicU64, Ordering};
 use engine::{Engine, EngineConfig};
+use event_queues::MAX_CQ;
+use event_queues::event_queues;
 use ids::{IdPool, random};
-use irq::{AEQ_ENTRIES, CEQ_ENTRIES, Irq, MAX_CQ};
+use irq::Irq;
 use mcast::Groups;
 use puda::Puda;
 use qpns::Qpns;
 use srdma_core::hca::vectors::{Demand, Layout, Tracker, VectorUse};
-use srdma_core::hw::CqpCmd;
-use srdma_core::hw::cqp::{CreateAeq, CreateCeq};
+use srdma_core::hw::dialect::mlx5;
+use srdma_core::hw::{CqpCmd, Dialect};
 use srdma_core::limits;
-use srdma_core::num::{CeqId, MsixVector};
+use srdma_core::num::{CeqId, CqId, MsixVector};
 use srdma_core::obj::ah::AddressVector;
 use srdma_core::obj::port::Mtu;
-use srdma_core::ring::{Consumer, Entry};
 use std::net::IpAddr;
 use std::sync::{Arc, Mutex};
 
@@ -91,6 +93,8 @@ pub(crate) struct Driver {
     pub(crate) cqp: Cqp,
     pub(crate) ids: Ids,
     pub(crate) irq: Irq,
+    /// Whose words completions and events are in.
+    pub(crate) dialect: Dialect,
     pub(crate) groups: Mutex<Groups>,
     pub(crate) puda: Puda,
     pub(crate) xrc_files: XrcFiles,
@@ -126,7 +130,7 @@ impl Driver {
         crate::observe::start();
         let engine = Engine::open(config)?;
         let cqp = Cqp::attach(&engine)?;
-        let (guid, max_mtu, rx_buffer, addrs) = engine.with(|hca| {
+        let (dialect, guid, max_mtu, rx_buffer, addrs) = engine.with(|hca| {
             let config = hca.config();
             let addrs = hca
                 .port()
@@ -135,15 +139,17 @@ impl Driver {
                 .map(|(_, entry)| entry.addr)
                 .collect();
             let mtu = hca.port().mtu;
-            (config.guid, mtu, config.rx_buffer, addrs)
+            let (dialect, rx_buffer) = (config.dialect, config.rx_buffer);
+            (dialect, config.guid, mtu, rx_buffer, addrs)
         });
-        let (irq, event_cmds) = event_queues(&engine, layout)?;
+        let (irq, event_cmds) = event_queues(&engine, dialect, layout)?;
         let ids = Ids::new(&engine);
         let driver = Arc::new(Self {
             engine,
             cqp,
             ids,
             irq,
+            dialect,
             groups: Mutex::default(),
             puda: Puda::default(),
             xrc_files: XrcFiles::default(),
@@ -164,7 +170,7 @@ impl Driver {
     fn bring_up(self: &Arc<Self>, event_cmds: &[CqpCmd]) -> Result<(), Reason> {
         // The CCQ first, so that every command after it is answered; it reports to CEQ 0, which is
         // created next and armed last.                                [E810 7.4]
-        self.exec(&self.cqp.ccq_cmd(None))?;
+        self.exec(&self.cqp.ccq_cmd(self.dialect, None))?;
         for cmd in event_cmds {
             self.exec(cmd)?;
         }
@@ -201,8 +207,12 @@ impl Driver {
             .with(|hca| hca.moderate_vector(vector, period_ns));
     }
 
-    /// A number that no CQ had before: even, and not that of the CCQ.
-    pub(crate) fn cookie(&self) -> u64 {
+    /// What events name a CQ by: its number, or one that no CQ had before, even and not that of the
+    /// CCQ.                                                     [events 4.9]
+    pub(crate) fn cookie(&self, cq: CqId) -> u64 {
+        if self.dialect.names_by_number() {
+            return cq.value().into();
+        }
         self.cookies.fetch_add(2, Ordering::Relaxed)
     }
 
@@ -239,6 +249,9 @@ impl Drop for Driver {
         self.stop_puda();
         // What a refusal here means is that the device is gone already.
         let _ = self.exec(&CqpCmd::DestroyAeq);
+        if self.irq.has_commands() {
+            let _ = self.exec(&CqpCmd::DestroyCeq(mlx5::COMMANDS));
+        }
         for ceq in (0..self.comp_vectors()).rev() {
             let _ = self.exec(&CqpCmd::DestroyCeq(CeqId(ceq)));
         }
@@ -262,42 +275,4 @@ fn layout(msix: u32) -> Result<Layout, Reason> {
     let granted = u32::try_from(granted).unwrap_or(u32::MAX);
     let layout = Layout::new(granted, demand.cpus)?;
     Ok(layout.at_most(srdma_net::engine::MAX_VECTORS))
-}
-
-/// Memory and reading ends of the event queues, and the commands that create them.
-fn event_queues(engine: &Engine, layout: Layout) -> Result<(Irq, Vec<CqpCmd>), Reason> {
-    let ceqs = layout.ceqs();
-    let ceq_len = CEQ_ENTRIES as usize * 8;
-    let aeq_at = ceq_len * usize::from(ceqs);
-    let aeq_len = AEQ_ENTRIES as usize * 16;
-    let mem = RingMem::new(engine, aeq_at + aeq_len)?;
-    let mut consumers = Vec::new();
-    let mut cmds = Vec::new();
-    for ceq in 0..ceqs {
-        let at = ceq_len * usize::from(ceq);
-        consumers.push(consumer(&mem, at, ceq_len, CEQ_ENTRIES)?);
-        cmds.push(CqpCmd::CreateCeq(CreateCeq {
-            id: CeqId(ceq),
-            entries: CEQ_ENTRIES,
-            addr: mem.addr(at),
-            vector: layout.vector_of(CeqId(ceq)),
-        }));
-    }
-    let aeq = consumer(&mem, aeq_at, aeq_len, AEQ_ENTRIES)?;
-    cmds.push(CqpCmd::CreateAeq(CreateAeq {
-        entries: AEQ_ENTRIES,
-        addr: mem.addr(aeq_at),
-        vector: MsixVector(0),
-    }));
-    Ok((Irq::new(consumers, aeq, mem), cmds))
-}
-
-fn consumer<E: Entry>(
-    mem: &RingMem,
-    at: usize,
-    len: usize,
-    entries: u32,
-) -> Result<Consumer<E>, Reason> {
-    let words = mem.words(at, len)?;
-    Consumer::new(words, entries).map_err(|_| Reason::Host(srdma_core::mem::HostFault::OutOfRange))
 }

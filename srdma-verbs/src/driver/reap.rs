@@ -117,7 +117,7 @@ impl Reaper {
                 let Some((completion, more)) = send_flushed(qp, info, status) else {
                     return Reaped::Skip;
                 };
-                self.park(completion, info, more)
+                self.park(completion, more)
             }
             (false, Some(wr_id), _) => {
                 if let Some(srq) = &qp.srq {
@@ -134,23 +134,17 @@ impl Reaper {
                     return Reaped::Skip;
                 };
                 let completion = received(qp, info, status, wr_id);
-                self.park(completion, info, more.filter(|_| flushed))
+                self.park(completion, more.filter(|_| flushed))
             }
         }
     }
 
     /// Keeps a flush entry while its queue has more: the rest starts at `more`, and is flushed.
-    fn park(&mut self, completion: Completion, info: &CqeInfo, more: Option<u16>) -> Reaped {
+    fn park(&mut self, completion: Completion, more: Option<u16>) -> Reaped {
         let Some(index) = more else {
             return Reaped::One(completion);
         };
-        if info
-            .error
-            .is_some_and(|(_, minor)| minor != FlushCode::GENERAL.0)
-        {
-            self.ring.rewrite_minor(FlushCode::GENERAL.0);
-        }
-        self.ring.rewrite_wqe_index(index);
+        self.ring.park(index, FlushCode::GENERAL);
         Reaped::Parked(completion)
     }
 }

@@ -153,6 +153,8 @@ pub(crate) struct CqShared {
     /// Hears of events in place of a channel.
     pub(crate) handler: Option<Handler>,
     pub(crate) ctx: Weak<ContextInner>,
+    /// Events that the handler was told of and no arm has counted.
+    pub(crate) told: AtomicU8,
     /// Completion events.
     pub(crate) owed: Owed,
     /// Asynchronous events.

@@ -139,7 +139,10 @@ fn a_queue_shrinks_no_further_than_to_what_is_in_it() {
     });
     assert_eq!(cq.resize(4).unwrap_err().errno(), 22);
     cq.resize(5).unwrap();
-    assert_eq!(cq.entries(), 5);
+    assert!(
+        cq.entries() >= 5,
+        "as many as asked, or what the dialect rounds up to"
+    );
     for id in 0..5 {
         assert_eq!(done(cq).wr_id(), WrId(id));
     }

@@ -21,6 +21,7 @@ mod async_table;
 mod channels;
 mod common;
 mod cqs;
+mod dialects;
 mod errors;
 mod events;
 mod faults;

@@ -52,7 +52,7 @@ fn ceq_0_keeps_an_entry_for_the_ccq() {
         .unwrap();
     assert_eq!(events.attach_cq(CeqId(0)), Ok(()));
     assert_eq!(events.attach_cq(CeqId(0)), Err(EventFault::Full));
-    events.retire_ccq(None);
+    events.retire_ccq(CeqId(0), None);
     assert_eq!(events.attach_cq(CeqId(0)), Err(EventFault::Full));
     let again = events.create_ceq(CeqId(0), MsixVector(0), words(2), 2);
     assert_eq!(again, Err(EventFault::Exists));

@@ -104,6 +104,7 @@ fn any_info() -> impl Strategy<Value = CqeInfo> {
             solicited,
             error: error.map(|(major, minor)| (Major(major), minor)),
             srq_wr_id,
+            srqn: 0,
             imm,
             mac,
             vlan,

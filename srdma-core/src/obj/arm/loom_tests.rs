@@ -23,10 +23,10 @@ fn loom_no_wakeup_is_lost() {
             device.push(&CqeInfo::default()).unwrap();
             let met = arm.published(Kind::Plain);
             fence(Ordering::SeqCst);
-            let seen = arm.look(device.shadow().arm_word().bits(), Kind::Nothing);
+            let seen = arm.look(device.request(3), Kind::Nothing);
             // The doorbell, in the next pass.
             fence(Ordering::SeqCst);
-            let late = arm.look(device.shadow().arm_word().bits(), Kind::Nothing);
+            let late = arm.look(device.request(3), Kind::Nothing);
             met || seen != Kind::Nothing || late != Kind::Nothing
         });
         driver.shadow().arm(false);

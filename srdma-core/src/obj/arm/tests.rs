@@ -1,13 +1,19 @@
 //! The arm truth table, repeated sequences, promotion.
 
 use super::*;
+use crate::hw::dialect::e810;
+use crate::hw::shadow::CqArmWord;
 
 /// The arm word of the `seq`-th arm.
-fn word(seq: u8, solicited_only: bool) -> u64 {
+fn bits(seq: u8, solicited_only: bool) -> u64 {
     CqArmWord::ZERO
         .with_seq(seq.wrapping_sub(1))
         .armed(solicited_only)
         .bits()
+}
+
+fn word(seq: u8, solicited_only: bool) -> Option<ArmRequest> {
+    Some(e810::arm_request(bits(seq, solicited_only)))
 }
 
 fn armed(solicited_only: bool) -> ArmState {
@@ -50,8 +56,8 @@ fn repeated_sequence_is_ignored() {
         "the same word again is the old arm"
     );
     // Four arms on, the two bits are where they were: only a count above them tells.
-    let wide = word(1, false) + (1 << 18);
-    assert_eq!(arm.look(wide, Kind::Nothing), Kind::Nothing);
+    let wide = e810::arm_request(bits(1, false) + (1 << 18));
+    assert_eq!(arm.look(Some(wide), Kind::Nothing), Kind::Nothing);
     assert_eq!(arm.armed(), Armed::Any);
     let mut wrapped = ArmState::default();
     for seq in [1, 2, 3, 0, 1] {
@@ -91,7 +97,10 @@ fn only_completions_since_the_last_look_count() {
     let mut arm = ArmState::default();
     arm.published(Kind::Plain);
     assert!(arm.owes_look());
-    assert_eq!(arm.look(0, Kind::Nothing), Kind::Nothing);
+    assert_eq!(
+        arm.look(Some(e810::arm_request(0)), Kind::Nothing),
+        Kind::Nothing
+    );
     let met = arm.look(word(1, false), Kind::Nothing);
     assert_eq!(
         met,

@@ -15,6 +15,7 @@ use super::{CCQ, Cq, Overrun};
 use crate::hca::events::Events;
 use crate::hw::CqeInfo;
 use crate::hw::cqp::CqpCompletion;
+use crate::hw::dialect::{Dialect, mlx5};
 use crate::limits::MAX_CQ;
 use crate::num::{CeqId, CqId};
 use crate::ring::CqProducer;
@@ -27,6 +28,19 @@ use crate::trace;
 struct Ccq {
     producer: CqProducer,
     notify: Notifier,
+    /// Completed since the last event, a bit each by their place modulo 32, where events say so.
+    done: Option<u32>,
+}
+
+impl Ccq {
+    /// An event that was written told of all that completed before.
+    fn tell(&mut self) {
+        if self.notify.take_event()
+            && let Some(done) = &mut self.done
+        {
+            *done = 0;
+        }
+    }
 }
 
 /// All completion queues of the device.
@@ -122,6 +136,7 @@ impl CqTable {
             let untaken = cq.notify.untaken(events);
             events.detach_cq(ceq, untaken);
         }
+        events.forget_cq(cq.id);
         Some(cq)
     }
 
@@ -229,6 +244,7 @@ impl CqTable {
         }
         if let Some(ccq) = &mut self.ccq {
             ccq.notify.attempt(events, now);
+            ccq.tell();
         }
         let mut index = 0;
         while let Some(slot) = self.gated.get(index).copied() {
@@ -295,6 +311,7 @@ impl CqTable {
         if id == CCQ {
             if let Some(ccq) = &mut self.ccq {
                 ccq.notify.acked(events, now);
+                ccq.tell();
             }
             return;
         }
@@ -338,18 +355,28 @@ impl CqTable {
 
     fn look_ccq(&mut self, events: &mut Events, now: Instant) {
         if let Some(ccq) = &mut self.ccq {
-            let word = ccq.producer.shadow().arm_word();
-            ccq.notify.look(events, word, Kind::Nothing, now);
+            let request = ccq.producer.request(CCQ.0);
+            ccq.notify.look(events, request, Kind::Nothing, now);
+            ccq.tell();
         }
     }
 
-    /// Puts the CCQ in place; false if there is one.
-    pub fn create_ccq(&mut self, producer: CqProducer, cookie: u64) -> bool {
+    /// Puts the CCQ in place; false if there is one. Its ring is an E810's in every dialect; where
+    /// its events go is not.
+    pub fn create_ccq(&mut self, dialect: Dialect, producer: CqProducer, cookie: u64) -> bool {
         if self.ccq.is_some() {
             return false;
         }
-        let notify = Notifier::new(Some(CeqId(0)), cookie);
-        self.ccq = Some(Ccq { producer, notify });
+        let (ceq, done) = match dialect {
+            Dialect::Mlx5 => (mlx5::COMMANDS, Some(0)),
+            Dialect::E810 | Dialect::Hns => (CeqId(0), None),
+        };
+        let notify = Notifier::new(Dialect::E810, Some(ceq), cookie);
+        self.ccq = Some(Ccq {
+            producer,
+            notify,
+            done,
+        });
         true
     }
 
@@ -359,7 +386,7 @@ impl CqTable {
             return false;
         };
         let untaken = ccq.notify.untaken(events);
-        events.retire_ccq(untaken);
+        events.retire_ccq(ccq.notify.ceq().unwrap_or_default(), untaken);
         true
     }
 
@@ -386,7 +413,12 @@ impl CqTable {
             let [a, b, c, header] = completion.encode();
             trace::cqe(CCQ, slot, &[a, b, c, lap.stamp(header)], None);
         }
+        if let Some(done) = &mut ccq.done {
+            *done |= 1 << (completion.wqe_index % 32);
+            ccq.notify.set_cookie((*done).into());
+        }
         ccq.notify.published(events, Kind::Plain, now);
+        ccq.tell();
         true
     }
 }

@@ -255,9 +255,8 @@ fn enabling_the_vector_stands_for_acknowledgements() {
         rig.post(&end, &plain()).unwrap_or(());
         assert_eq!(rig.close(T0), [cookie(end.id)]);
         rig.events.enable_vector(VECTOR);
-        end.ring
-            .shadow()
-            .store_head(rig.cqs.get(end.slot).unwrap().producer.index());
+        let head = rig.cqs.get(end.slot).unwrap().producer.index();
+        end.ring.shadow().store_head(head, head);
     }
     rig.arm(&end, false);
     rig.post(&end, &plain()).unwrap();

@@ -142,6 +142,7 @@ impl Qp {
         let mut cq = self.id.recv_cq;
         if let Some(srq) = self.receives() {
             cqe.srq_wr_id = Some(self.rsp.recv.cmd.wr_id);
+            cqe.srqn = ctx.srqs.number(srq);
             if self.rsp.xrc.is_some() {
                 // rule: xrc-5
                 let Some((home, context)) = ctx.srqs.xrc_home(srq) else {

@@ -26,6 +26,7 @@ use crate::error::Reason;
 use ieq::Sorter;
 use ilq::Ilq;
 use queue::Queue;
+use srdma_core::hw::Dialect;
 use srdma_core::hw::IeqClass;
 use srdma_core::num::{CqId, PdId, Psn, Qpn};
 use srdma_core::puda::IeqMode;
@@ -80,10 +81,10 @@ pub enum PudaKind {
 
 impl PudaKind {
     /// The queue that a completion event is of.
-    pub(super) fn of_cookie(cookie: u64) -> Option<Self> {
+    pub(super) fn of_cookie(dialect: Dialect, cookie: u64) -> Option<Self> {
         [Self::Ilq, Self::Ieq]
             .into_iter()
-            .find(|kind| kind.cookie() == cookie)
+            .find(|kind| kind.cookie_in(dialect) == cookie)
     }
 
     /// The number of its queue pair, its completion queue and its domain.   [E810 1.7]
@@ -97,6 +98,15 @@ impl PudaKind {
     /// What its completion events carry.
     const fn cookie(self) -> u64 {
         super::cmd::CCQ_COOKIE + 2 * self.number() as u64
+    }
+
+    /// What its completion events name it by.                          [events 4.9]
+    fn cookie_in(self, dialect: Dialect) -> u64 {
+        if dialect.names_by_number() {
+            self.number().into()
+        } else {
+            self.cookie()
+        }
     }
 
     /// Its queue pair.

@@ -19,7 +19,7 @@ use super::shape::{Places, Shape, make};
 use crate::error::Reason;
 use srdma_core::hw::cqp::QpCmd;
 use srdma_core::hw::wqe::{SendWr, UdTarget, WqeBuf, WrFlags};
-use srdma_core::hw::{CqeInfo, CqpCmd, HwQpState, HwQpType};
+use srdma_core::hw::{CqeInfo, CqpCmd, Dialect, HwQpState, HwQpType};
 use srdma_core::num::{AhId, Qkey, Qpn};
 use srdma_core::qp::attr::{AttrMask, QpType};
 use srdma_core::ring::{CqConsumer, CqShadow, RingFault, RqProducer, SqProducer};
@@ -163,8 +163,9 @@ impl Queue {
     pub(super) fn arm(&self) {
         let shadow = self.cq.shadow();
         shadow.arm_control();
-        trace::arm(self.shape.kind.cq(), shadow.arm_word().bits());
-        self.engine.ring(Doorbell::Cq(self.shape.kind.cq()));
+        let cq = self.shape.kind.cq();
+        trace::arm(Dialect::E810, cq, shadow.arm_word().bits());
+        self.engine.ring(Doorbell::Cq(cq));
     }
 
     /// What the next completion means; `None` if there is none.      [E810 8.3]

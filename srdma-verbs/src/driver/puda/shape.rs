@@ -72,7 +72,7 @@ pub(super) fn make(
     driver.exec(&CqpCmd::CreateCq(CqCmd {
         id: shape.kind.cq(),
         ceq: Some(CeqId(0)),
-        cookie: shape.kind.cookie(),
+        cookie: shape.kind.cookie_in(driver.dialect),
         size,
         threshold: size / 4,
         addr: mem.addr(places.cq),

@@ -38,6 +38,7 @@ fn random_recv(rng: &mut Rng, rig: &Rig) -> CqeInfo {
             .then(|| rng.u64(..).to_be_bytes()[..6].try_into().unwrap()),
         vlan: rng.bool().then(|| rng.u16(..)),
         srq_wr_id: None,
+        srqn: 0,
         timestamp: None,
     }
 }
