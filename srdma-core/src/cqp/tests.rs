@@ -120,10 +120,10 @@ impl Rig {
     }
 
     fn completion(&mut self) -> Option<CqpCompletion> {
-        let (words, _) = self.ccq.peek_words()?;
+        let done = self.ccq.peek_control()?;
         self.ccq.advance(false);
         self.commands.release(1);
-        Some(CqpCompletion::decode(&words))
+        Some(done)
     }
 
     fn run(&mut self, cmd: CqpCmd) -> CqpMinor {

@@ -17,7 +17,7 @@ use super::shadow::CqShadow;
 use super::{RingFault, Words, check_memory};
 use crate::hw::cqe::{CQE_HEADER, CqeWords};
 use crate::hw::dialect::{ArmRequest, Dialect, SlotWords, ValidBit, hns, mlx5};
-use crate::hw::{CqeInfo, Polarity};
+use crate::hw::{CqeInfo, CqpCompletion, Polarity};
 use crate::limits::MAX_CQE;
 use crate::mem::HostWords;
 
@@ -234,13 +234,15 @@ impl<W: Words> CqProducer<W> {
         self.free -= slots;
     }
 
+    /// Publishes the completion of a command, in the control CQ.       [E810 6.6]
+    #[inline]
+    pub fn push_control(&mut self, completion: &CqpCompletion) -> Result<(), CqOverflow> {
+        self.push_words(&completion.encode(), None)
+    }
+
     /// Publishes an E810's entry given as words, valid bits clear.
     #[inline]
-    pub fn push_words(
-        &mut self,
-        base: &CqeWords,
-        ext: Option<&CqeWords>,
-    ) -> Result<(), CqOverflow> {
+    fn push_words(&mut self, base: &CqeWords, ext: Option<&CqeWords>) -> Result<(), CqOverflow> {
         let slots = if ext.is_some() && !self.wide { 2 } else { 1 };
         self.claim(slots)?;
         let at = self.cursor.index() as usize * slot_words(self.wide);

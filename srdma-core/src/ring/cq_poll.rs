@@ -15,7 +15,7 @@ use super::shadow::CqShadow;
 use super::{RingFault, Words};
 use crate::hw::cqe::{CQE_HEADER, CqeHeader, CqeWords};
 use crate::hw::dialect::{Arming, Dialect, SlotWords, hns, mlx5};
-use crate::hw::{CqeInfo, FlushCode};
+use crate::hw::{CqeInfo, CqpCompletion, FlushCode};
 use crate::mem::HostWords;
 use std::collections::VecDeque;
 
@@ -253,14 +253,25 @@ impl<W: Words> CqConsumer<W> {
         front.decode(front.cursor)
     }
 
-    /// A copy of the next entry of an E810 as words (a control completion is decoded differently).
+    /// The next completion of a command, in the control CQ; does not move. That queue uses an
+    /// E810's words in every dialect, so this says nothing of others.  [E810 6.6]
     #[inline]
-    pub fn peek_words(&mut self) -> Option<Copied> {
+    pub fn peek_control(&mut self) -> Option<CqpCompletion> {
         if !self.old.is_empty() {
             self.retire();
         }
         let front = self.front();
-        front.copy(front.cursor)
+        let (words, _) = front.copy(front.cursor)?;
+        Some(CqpCompletion::decode(&words))
+    }
+
+    /// True if an entry waits to be read, whatever it stands for.
+    pub fn is_ready(&mut self) -> bool {
+        if !self.old.is_empty() {
+            self.retire();
+        }
+        let front = self.front();
+        front.is_ready(front.cursor)
     }
 
     /// Asks for an event of queue `id`. The doorbell comes after.     [events 1.5]

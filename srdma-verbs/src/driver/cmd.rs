@@ -132,10 +132,9 @@ impl Queue {
         engine.ring(Doorbell::Cqp);
         let mut driven = engine.drive();
         for _ in 0..PATIENCE {
-            if let Some((words, _)) = self.ccq.peek_words() {
+            if let Some(done) = self.ccq.peek_control() {
                 self.ccq.advance(false);
                 self.sq.release(1);
-                let done = CqpCompletion::decode(&words);
                 return if done.is_ok() {
                     Ok(done)
                 } else {

@@ -77,9 +77,9 @@ impl Reaper {
         }
     }
 
-    /// True if an entry waits. Cost: a load.
+    /// True if an entry waits. Cost: a load if there is none.
     pub(crate) fn has_next(&mut self) -> bool {
-        self.ring.peek_words().is_some()
+        self.ring.is_ready()
     }
 
     /// The next completion. Cost: one load if there is none.

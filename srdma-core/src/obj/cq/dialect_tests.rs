@@ -279,6 +279,6 @@ fn commands_have_an_event_queue_of_their_own_in_mlx5() {
     rig.pass();
     let rest = 1 << 2 | 1 << 4 | 1 << 5;
     assert_eq!(commands.pop(), Some(CommandsDone(rest)));
-    assert!(driver.peek_words().is_some());
+    assert!(driver.peek_control().is_some());
     driver.advance(false);
 }

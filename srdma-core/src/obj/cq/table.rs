@@ -406,7 +406,7 @@ impl CqTable {
             return false;
         };
         let (slot, [lap, _]) = (ccq.producer.index(), ccq.producer.laps());
-        if ccq.producer.push_words(&completion.encode(), None).is_err() {
+        if ccq.producer.push_control(completion).is_err() {
             return false;
         }
         if trace::on() {

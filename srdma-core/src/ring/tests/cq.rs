@@ -247,7 +247,7 @@ fn a_resize_and_an_arm_share_a_word() {
 }
 
 #[test]
-fn control_completions_pass_as_words() {
+fn control_completions_pass() {
     let mut ends = ends(4, false);
     for index in 0..12 {
         let done = CqpCompletion {
@@ -258,9 +258,8 @@ fn control_completions_pass_as_words() {
             value: 3,
             detail: 0,
         };
-        ends.device.push_words(&done.encode(), None).unwrap();
-        let (words, ext) = ends.driver.peek_words().unwrap();
-        assert_eq!((CqpCompletion::decode(&words), ext), (done, None));
+        ends.device.push_control(&done).unwrap();
+        assert_eq!(ends.driver.peek_control(), Some(done));
         ends.driver.advance(false);
     }
 }

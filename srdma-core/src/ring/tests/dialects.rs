@@ -83,6 +83,34 @@ fn completions_go_round_and_owner_bits_turn_over() {
     }
 }
 
+/// Whoever only looks sees what whoever reads would.
+#[test]
+fn an_entry_that_is_ready_is_one_that_can_be_read() {
+    for dialect in Dialect::ALL {
+        let mut ends = ends(dialect, 4);
+        for tag in 0..40 {
+            assert!(!ends.driver.is_ready(), "{dialect} {tag}");
+            let some = 1 + tag % 3;
+            for more in 0..some {
+                ends.device.push(&plain(tag + more)).unwrap();
+            }
+            for more in 0..some {
+                assert!(ends.driver.is_ready(), "{dialect} {tag}");
+                assert_eq!(pop(&mut ends.driver), Some(plain(tag + more)));
+            }
+        }
+        let next = memory(8 * 8);
+        ends.device.push(&plain(40)).unwrap();
+        ends.device.switch(next.clone(), 8).unwrap();
+        ends.driver.resize(next, 8).unwrap();
+        assert!(ends.driver.is_ready(), "{dialect}: one in the old buffer");
+        assert_eq!(pop(&mut ends.driver), Some(plain(40)));
+        assert!(!ends.driver.is_ready(), "{dialect}");
+        ends.device.push(&plain(41)).unwrap();
+        assert!(ends.driver.is_ready(), "{dialect}: one in the new buffer");
+    }
+}
+
 #[test]
 fn sizes_are_powers_of_two() {
     for dialect in OTHERS {

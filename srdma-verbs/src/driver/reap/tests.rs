@@ -3,6 +3,7 @@
 use super::*;
 use crate::driver::shared::{Receives, SrqShared, qp_context};
 use crate::driver::track::{SqRecord, SqTrack};
+use srdma_core::hw::Dialect;
 use srdma_core::mem::HostBuf;
 use srdma_core::num::{Psn, SrqId};
 use srdma_core::qp::attr::QpType;
@@ -15,9 +16,13 @@ struct Bench {
 }
 
 fn bench(slots: u32) -> Bench {
-    let ring = HostBuf::new(slots as usize * 32).unwrap();
+    speaking(Dialect::E810, slots)
+}
+
+fn speaking(dialect: Dialect, slots: u32) -> Bench {
+    let ring = HostBuf::new(slots as usize * dialect.cq_slot_bytes(false)).unwrap();
     let area = HostBuf::new(64).unwrap();
-    let shadow = || CqShadow::new(area.words()).unwrap();
+    let shadow = || CqShadow::speaking(dialect, area.words()).unwrap();
     let device = CqProducer::new(ring.words(), slots, false, shadow(), slots / 2).unwrap();
     let driver = CqConsumer::new(ring.words(), slots, false, shadow()).unwrap();
     Bench {
@@ -110,6 +115,25 @@ fn a_signaled_send_completes_the_unsignaled_ones_before_it() {
     assert_eq!((done.opcode, done.qp_num), (WcOpcode::RdmaWrite, qp.qpn));
     assert_eq!(qp.sq.tail(), 3);
     assert!(bench.reaper.next().is_none());
+}
+
+/// An arm that reports asks whether something waits, in whatever words.
+#[test]
+fn what_waits_is_seen_in_every_dialect() {
+    // proves: mcq-2
+    for dialect in Dialect::ALL {
+        let mut bench = speaking(dialect, 4);
+        let qp = qp(9, QpType::Rc);
+        let context = bench.add(&qp);
+        for round in 0..10 {
+            assert!(!bench.reaper.has_next(), "{dialect} {round}");
+            post_sends(&qp, round.into(), &[round.into()]);
+            let sent = sent(&qp, context, round, SqOp::WRITE);
+            bench.device.push(&sent).unwrap();
+            assert!(bench.reaper.has_next(), "{dialect} {round}");
+            assert_eq!(bench.drain(), [(round.into(), WcStatus::Success)]);
+        }
+    }
 }
 
 #[test]
