@@ -176,8 +176,8 @@ fn a_network_that_loses_and_damages_costs_only_time() {
             Side::new(config().fault(fault)),
         );
         let (qa, qb) = connect(
-            &a.qp(QpType::Rc).timeout(10).mtu(Mtu::B1024),
-            &b.qp(QpType::Rc).timeout(10),
+            &a.qp(QpType::Rc).timeout(13).mtu(Mtu::B1024),
+            &b.qp(QpType::Rc).timeout(13),
         );
         let source = a.pattern(40_000, 5);
         let (target, inbox) = (b.mr(40_000), b.mr(40_000));
