@@ -9,58 +9,9 @@
 //! in buffers that the rest of Rust reads as atomic words only, so no reference to memory that the
 //! oracle changes is ever made.
 
+pub(crate) use crate::object::{Object, pointer};
 use core::ffi::{c_int, c_void};
-use srdma_core::mem::{HostBuf, HostWords, Sge};
-use std::sync::Arc;
-
-/// Memory of one of the oracle's structures, or of an array that it uses.
-#[derive(Debug, Clone)]
-pub(crate) struct Object {
-    buf: Arc<HostBuf>,
-    words: HostWords,
-}
-
-impl Object {
-    /// Zeroed memory of `bytes` bytes.
-    pub(crate) fn new(bytes: usize) -> Self {
-        let buf = HostBuf::new(bytes).expect("memory for a test");
-        let words = buf.words();
-        Self { buf, words }
-    }
-
-    pub(crate) const fn words(&self) -> &HostWords {
-        &self.words
-    }
-
-    pub(crate) const fn buf(&self) -> &Arc<HostBuf> {
-        &self.buf
-    }
-
-    pub(crate) fn addr(&self) -> u64 {
-        self.buf.addr()
-    }
-
-    /// The pointer that the oracle gets.
-    pub(crate) fn ptr(&self) -> *mut c_void {
-        pointer(self.addr())
-    }
-
-    /// The four bytes at a byte offset.
-    pub(crate) fn u32(&self, offset: usize) -> u32 {
-        let word = self.words.load(offset / 8);
-        (word >> (offset % 8 * 8)) as u32
-    }
-
-    /// The byte at a byte offset.
-    pub(crate) fn u8(&self, offset: usize) -> u8 {
-        self.words.load(offset / 8).to_le_bytes()[offset % 8]
-    }
-}
-
-/// An address as the oracle takes it.
-pub(crate) fn pointer(addr: u64) -> *mut c_void {
-    core::ptr::with_exposed_provenance_mut(addr as usize)
-}
+use srdma_core::mem::Sge;
 
 /// The attributes of an E810, as the oracle wants them.              [E810 1.7, 10.2]
 pub(crate) fn e810() -> Object {

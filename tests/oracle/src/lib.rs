@@ -1,4 +1,4 @@
-//! Intel's own driver code as an oracle: what it writes into rings, and what it reads out of them.
+//! Drivers' own code as an oracle: what it writes into rings, and what it reads out of them.
 //!
 //! ```text
 //! OracleQp ── post ──► SQ, RQ in memory ──► our SqConsumer, RqConsumer, Hca
@@ -8,7 +8,9 @@
 //!
 //! The code comes from `libirdma-rdmav34.a` of Debian's package libibverbs-dev, rdma-core 44
 //! [E810 10]. Where that is missing this crate builds without it, `cfg(oracle)` is not set, and the
-//! tests print why they are skipped. The library proper is for tests: no crate depends on it.
+//! tests print why they are skipped. The same goes for `libmlx5.a` and `libhns-rdmav34.a`, which
+//! judge the other dialects (`mlx5.rs`, `hns.rs`, `cfg(oracle_others)`). The library proper is for
+//! tests: no crate depends on it.
 //!
 //! What this does *not* do: judge. It hands work to the oracle and takes its answers; the tests
 //! compare. It is for one thread, like the code behind it.
@@ -23,6 +25,8 @@
 
 /// `linked`, or why the oracle is not here.
 pub const STATUS: &str = env!("ORACLE_STATUS");
+/// The same of those that judge the other dialects.
+pub const OTHERS_STATUS: &str = env!("OTHERS_STATUS");
 
 #[cfg(oracle)]
 mod cq;
@@ -30,8 +34,16 @@ mod cq;
 mod depth;
 #[cfg(oracle)]
 mod ffi;
+#[cfg(oracle_others)]
+mod hns;
+#[cfg(oracle_others)]
+mod mlx5;
+#[cfg(any(oracle, oracle_others))]
+mod object;
 #[cfg(oracle)]
 mod qp;
+#[cfg(oracle_others)]
+mod wc;
 #[cfg(oracle)]
 pub mod wr;
 
@@ -41,6 +53,13 @@ pub use cq::{OracleCq, Polled, Status};
 pub use depth::{fragment_quanta, rq_depth, rq_wqe_bytes, sq_depth, wqe_shift};
 #[cfg(oracle)]
 pub use qp::{Caps, OracleQp};
+
+#[cfg(oracle_others)]
+pub use hns::HnsCq;
+#[cfg(oracle_others)]
+pub use mlx5::Mlx5Cq;
+#[cfg(oracle_others)]
+pub use wc::Wc;
 
 /// Why the oracle did not do it, as a negative number.               [E810 10.2]
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
