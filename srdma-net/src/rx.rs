@@ -5,13 +5,15 @@
 //! ```
 //!
 //! A merged buffer is passed on whole, with its stride; the device takes it apart and checks each
-//! segment alone. Nothing waits here, nothing is copied, nothing is allocated per call.
+//! segment alone. Nothing waits here, nothing is copied, nothing is allocated per call. While packets
+//! are out of order the device may keep a buffer (`sys/slab.rs`).
 
 use crate::socket::End;
 use crate::sys::mmsg::{Incoming, RecvRing};
 use srdma_core::rx::RxMeta;
 use srdma_core::wire::flow::Ecn;
 use std::io;
+use std::sync::Arc;
 
 /// Buffers of a ring if nothing is configured.
 pub const RX_BUFFERS: usize = 16;
@@ -35,6 +37,8 @@ pub struct RxCounters {
     pub dropped_truncated: u64,
     /// Errors of the receiving socket.
     pub errors: u64,
+    /// Buffers that were kept for what waits in them.
+    pub kept: u64,
 }
 
 /// Receive buffers of a device.
@@ -79,6 +83,7 @@ impl RxRing {
                 0
             }
         };
+        self.counters.kept = self.ring.replaced();
         for index in 0..got {
             let Some(incoming) = self.ring.incoming(index) else {
                 continue;
@@ -101,9 +106,20 @@ impl RxRing {
 
     /// The buffers of the last [`receive`](Self::receive), in order.
     pub fn datagrams(&self) -> impl Iterator<Item = (&RxMeta, &[u8])> {
+        self.filled().map(|(_, buffer)| buffer)
+    }
+
+    /// The same, each with its place in the ring.
+    pub(crate) fn filled(&self) -> impl Iterator<Item = (usize, (&RxMeta, &[u8]))> {
         self.metas
             .iter()
-            .map(|(index, meta)| (meta, self.ring.bytes(*index)))
+            .map(|(index, meta)| (*index, (meta, self.ring.bytes(*index))))
+    }
+
+    /// What the buffer at `index` lies in, for who wants to keep some of it; `None` while too much
+    /// is kept.
+    pub(crate) fn slab(&self, index: usize) -> Option<&Arc<[u8]>> {
+        self.ring.slab(index)
     }
 }
 

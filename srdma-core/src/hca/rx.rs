@@ -19,6 +19,7 @@ use crate::trace::{self, PacketNote, PacketPath};
 use crate::wire::icrc::{self, IcrcCheck, IcrcFlow};
 use crate::wire::{Ecn, FlowTuple, Packet, Service};
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 
 /// Flows whose ICRC prefix is kept: a direct-mapped cache, so that its size is fixed.
 const FLOWS: usize = 64;
@@ -112,6 +113,18 @@ pub(super) struct LastQp {
 }
 
 impl Hca {
+    /// Packets are out of order: what is received would better be lent than copied.
+    #[must_use]
+    pub const fn wants_slabs(&self) -> bool {
+        self.dev.ieq.pool.out() != 0
+    }
+
+    /// What is received from here on lies in `slab`: what has to wait for its turn may stay there,
+    /// and the device holds a share until it is served. `None`: it has to be copied.
+    pub fn lend(&mut self, slab: Option<&Arc<[u8]>>) {
+        self.dev.ieq.pool.lend(slab.map(Arc::clone));
+    }
+
     /// One received buffer: one datagram, or several of `meta.stride` bytes each.
     // rule: roce-2
     // rule: roce-159

@@ -9,12 +9,12 @@
 //! [E810 8.6.4]
 
 use super::ieq::{Ieq, ReorderStats};
+use super::pool::Kept;
 use crate::hca::counters::Counters;
 use crate::limits::{IEQ_HELD_PER_QP, IEQ_LOW_WATER, IEQ_WINDOW};
 use crate::num::Psn;
 use crate::time::{Instant, earliest};
 use crate::wire::Sack;
-use bytes::BytesMut;
 use std::collections::VecDeque;
 
 /// The first hole is waited for so long.
@@ -34,7 +34,7 @@ const TOLD: usize = 16;
 pub(crate) struct Held {
     pub(crate) psn: Psn,
     pub(crate) at: Instant,
-    pub(crate) buf: BytesMut,
+    pub(crate) buf: Kept,
 }
 
 /// What became of a packet that came ahead of its turn.
@@ -205,7 +205,7 @@ impl Reorder {
             self.drop_last(ieq, counters);
         }
         let room = !self.is_full() && ieq.pool.available() > IEQ_LOW_WATER;
-        let Some(buf) = room.then(|| ieq.pool.copy(bytes)).flatten() else {
+        let Some(buf) = room.then(|| ieq.pool.keep(bytes)).flatten() else {
             self.stats.no_rx_bufs += 1;
             counters.ieq_no_rx_bufs += 1;
             return Admission::Refused;
@@ -240,7 +240,7 @@ impl Reorder {
         epsn: Psn,
         ieq: &mut Ieq,
         counters: &mut Counters,
-    ) -> Option<BytesMut> {
+    ) -> Option<Kept> {
         loop {
             let distance = self.list.front()?.psn.since(epsn);
             if distance > 0 {

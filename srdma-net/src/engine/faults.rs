@@ -108,13 +108,15 @@ impl Link {
             return held;
         }
         let injector = &mut self.faults.injector;
-        let got = self.carrier.receive(now, |meta, bytes| match injector {
-            _ if down => {}
-            Some(injector) => injector.sift(now, meta, bytes, |meta, bytes| {
-                hca.handle_datagram(now, meta, bytes);
-            }),
-            None => hca.handle_datagram(now, meta, bytes),
-        });
+        let got = self
+            .carrier
+            .receive(now, hca, |hca, meta, bytes| match injector {
+                _ if down => {}
+                Some(injector) => injector.sift(now, meta, bytes, |meta, bytes| {
+                    hca.handle_datagram(now, meta, bytes);
+                }),
+                None => hca.handle_datagram(now, meta, bytes),
+            });
         held + got + self.hand_over(now, hca)
     }
 

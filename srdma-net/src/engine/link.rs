@@ -140,8 +140,9 @@ impl Link {
         if !self.faults.is_off() {
             return self.receive_faulty(now, hca);
         }
-        self.carrier
-            .receive(now, |meta, bytes| hca.handle_datagram(now, meta, bytes))
+        self.carrier.receive(now, hca, |hca, meta, bytes| {
+            hca.handle_datagram(now, meta, bytes);
+        })
     }
 
     /// True while there is no use in building packets that nobody acknowledges.
@@ -193,17 +194,22 @@ impl Link {
 
 impl Carrier {
     /// Takes what has arrived; returns how many buffers that was.
-    pub(super) fn receive(&mut self, now: Instant, mut f: impl FnMut(&RxMeta, &[u8])) -> usize {
+    pub(super) fn receive(
+        &mut self,
+        now: Instant,
+        hca: &mut Hca,
+        mut f: impl FnMut(&mut Hca, &RxMeta, &[u8]),
+    ) -> usize {
         match self {
             Self::Wire(wire) => {
                 let mut count = 0;
                 while let Some((meta, bytes)) = wire.receive() {
-                    f(&meta, &bytes);
+                    f(hca, &meta, &bytes);
                     count += 1;
                 }
                 count
             }
-            Self::Udp(udp) => udp.receive(now, f),
+            Self::Udp(udp) => udp.receive(now, hca, f),
         }
     }
 
@@ -344,7 +350,12 @@ impl Carrier {
 }
 
 impl UdpLink {
-    fn receive(&mut self, now: Instant, mut f: impl FnMut(&RxMeta, &[u8])) -> usize {
+    fn receive(
+        &mut self,
+        now: Instant,
+        hca: &mut Hca,
+        mut f: impl FnMut(&mut Hca, &RxMeta, &[u8]),
+    ) -> usize {
         self.passes = self.passes.wrapping_add(1);
         let mut total = 0;
         for (at, (socket, quiet)) in self.sockets.iter().zip(&mut self.quiet).enumerate() {
@@ -355,13 +366,21 @@ impl UdpLink {
                 let got = self.rx.receive(end);
                 *quiet = if got == 0 { quiet.saturating_add(1) } else { 0 };
                 total += got;
-                for buffer in self.rx.datagrams() {
+                for (index, buffer) in self.rx.filled() {
+                    let lends = hca.wants_slabs();
+                    if lends {
+                        hca.lend(self.rx.slab(index));
+                    }
+                    let mut f = |meta: &RxMeta, bytes: &[u8]| f(hca, meta, bytes);
                     match &self.share {
                         None => f(buffer.0, buffer.1),
                         Some(share) if end.port == ROCE_PORT => {
-                            self.door.sort(share, (at, socket), now, buffer, &mut f);
+                            self.door.sort(share, (at, socket), now, buffer, f);
                         }
-                        Some(share) => self.door.unpack(share, buffer, &mut f),
+                        Some(share) => self.door.unpack(share, buffer, f),
+                    }
+                    if lends {
+                        hca.lend(None);
                     }
                 }
             }
@@ -375,6 +394,7 @@ impl UdpLink {
             ("socket_rx_calls", rx.calls),
             ("socket_rx_buffers", rx.buffers),
             ("socket_rx_merged", rx.merged),
+            ("socket_rx_kept", rx.kept),
             ("socket_rx_dropped_full", rx.dropped_full),
             ("socket_rx_truncated", rx.dropped_truncated),
             ("door_passed_on", door.passed),

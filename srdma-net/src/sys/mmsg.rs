@@ -15,11 +15,13 @@
 
 use super::addr::Name;
 use super::cmsg::{RxControl, RxInfo, TxControl, TxOptions};
+use super::slab::Slabs;
 use core::fmt;
 use srdma_core::tx::Seg;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
+use std::sync::Arc;
 
 // A gather list is handed to the kernel as it is. `Seg` is `repr(C)`, pointer first.
 const _: () = assert!(size_of::<Seg<'static>>() == size_of::<libc::iovec>());
@@ -31,10 +33,6 @@ const _: () = assert!(core::mem::offset_of!(libc::iovec, iov_len) == size_of::<u
 const MSG_DONTWAIT: usize = libc::MSG_DONTWAIT.cast_unsigned() as usize;
 /// Gather entries for messages that are a part of a gather list.
 const SCRATCH: usize = 4096;
-/// Room of one receive buffer: more than any UDP payload, and not a multiple of a page, so that
-/// the first bytes of all buffers do not compete for the same cache lines.
-pub(crate) const SLOT: usize = 65_536 + 192;
-
 /// One message to send.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outgoing<'a> {
@@ -197,8 +195,8 @@ pub(crate) struct RecvRing {
     headers: Vec<libc::mmsghdr>,
     names: Vec<Name>,
     controls: Vec<RxControl>,
-    _vectors: Vec<libc::iovec>,
-    data: Vec<u8>,
+    vectors: Vec<libc::iovec>,
+    slabs: Slabs,
     filled: usize,
     /// Buffers to ask for: as many as lately came, so that a single packet costs a single look.
     ask: usize,
@@ -211,17 +209,10 @@ unsafe impl Send for RecvRing {}
 impl RecvRing {
     /// A ring of `buffers` buffers.
     pub(crate) fn new(buffers: usize) -> Self {
-        let mut data = vec![0u8; buffers * SLOT];
+        let slabs = Slabs::new(buffers);
         let mut names = vec![Name::EMPTY; buffers];
         let mut controls = vec![RxControl::EMPTY; buffers];
-        let data_base = data.as_mut_ptr();
-        let slot = |i: usize| data_base.wrapping_add(i * SLOT).cast();
-        let mut vectors: Vec<_> = (0..buffers)
-            .map(|i| libc::iovec {
-                iov_base: slot(i),
-                iov_len: SLOT,
-            })
-            .collect();
+        let mut vectors: Vec<_> = slabs.ring.iter().map(whole).collect();
         let mut headers = vec![empty_header(); buffers];
         let (name_base, control_base) = (names.as_mut_ptr(), controls.as_mut_ptr());
         let vector_base = vectors.as_mut_ptr();
@@ -235,8 +226,8 @@ impl RecvRing {
             headers,
             names,
             controls,
-            _vectors: vectors,
-            data,
+            vectors,
+            slabs,
             filled: buffers,
             ask: 1,
         }
@@ -250,6 +241,14 @@ impl RecvRing {
             header.msg_hdr.msg_controllen = RxControl::ROOM as _;
             header.msg_hdr.msg_flags = 0;
         }
+        for index in 0..self.filled {
+            if self.slabs.replace_lent(index)
+                && let (Some(vector), Some(slab)) =
+                    (self.vectors.get_mut(index), self.slabs.ring.get(index))
+            {
+                *vector = whole(slab);
+            }
+        }
         self.filled = 0;
         let room = self.ask.min(self.headers.len());
         let (fd, headers) = (fd.as_raw_fd(), self.headers.as_mut_ptr());
@@ -260,8 +259,10 @@ impl RecvRing {
         };
         // SAFETY: why needed: the kernel writes through the headers. Why sound: `room` headers
         // exist, at least one; name, control and vector of each point to its own part of arrays
-        // that `self` owns, never resizes and has borrowed exclusively now; the lengths were reset
-        // above to the room that is there. A `mmsghdr` begins with its `msghdr`.
+        // that `self` owns, never resizes and has borrowed exclusively now; each vector names a
+        // slab of the ring, of which nobody else has a share: one that was lent has been replaced
+        // above. The lengths were reset to the room that is there. A `mmsghdr` begins with its
+        // `msghdr`.
         let got = syscall!(unsafe {
             // The last two arguments are those of `recvmmsg` alone.
             libc::syscall(call, fd, headers, room_or_flags, MSG_DONTWAIT, forever)
@@ -284,9 +285,7 @@ impl RecvRing {
     /// Buffer `index` of those that the last [`receive`](Self::receive) filled.
     pub(crate) fn incoming(&self, index: usize) -> Option<Incoming<'_>> {
         let header = self.headers.get(..self.filled)?.get(index)?;
-        let start = index * SLOT;
-        let len = usize::try_from(header.msg_len).unwrap_or(0).min(SLOT);
-        let bytes = self.data.get(start..start + len)?;
+        let bytes = self.bytes(index);
         let header = &header.msg_hdr;
         let lost = libc::MSG_TRUNC | libc::MSG_CTRUNC;
         #[allow(clippy::unnecessary_cast, reason = "the type depends on the C library")]
@@ -308,10 +307,21 @@ impl RecvRing {
         else {
             return &[];
         };
-        let len = usize::try_from(header.msg_len).unwrap_or(0).min(SLOT);
-        self.data
-            .get(index * SLOT..index * SLOT + len)
-            .unwrap_or_default()
+        let len = usize::try_from(header.msg_len).unwrap_or(0);
+        let slab = self.slabs.ring.get(index);
+        slab.map_or(&[], |slab| slab.get(..len).unwrap_or(slab))
+    }
+
+    /// The slab of buffer `index`. Who takes a share keeps its bytes; the ring goes on with another.
+    /// `None` while too many are kept.
+    pub(crate) fn slab(&self, index: usize) -> Option<&Arc<[u8]>> {
+        let left = self.slabs.left();
+        self.slabs.ring.get(index).filter(|_| index < left)
+    }
+
+    /// Slabs that were lent and replaced, since the start.
+    pub(crate) const fn replaced(&self) -> u64 {
+        self.slabs.replaced
     }
 }
 
@@ -323,6 +333,14 @@ impl fmt::Debug for RecvRing {
             self.headers.len(),
             self.filled
         )
+    }
+}
+
+/// The room of a slab.
+fn whole(slab: &Arc<[u8]>) -> libc::iovec {
+    libc::iovec {
+        iov_base: Arc::as_ptr(slab).cast_mut().cast(),
+        iov_len: slab.len(),
     }
 }
 

@@ -13,6 +13,7 @@
 //! | `ppoll.rs` | sleeping on several descriptors | an array of them, and a time limit |
 //! | `sched.rs` | a thread that runs soon | the kernel's description of its scheduling |
 //! | `cmsg.rs` | control messages, as bytes | macros of libc for their lengths |
+//! | `slab.rs` | receive buffers that may be kept | nothing: shares are counted |
 //! | `addr.rs` | socket addresses | nothing: bytes in, bytes out |
 //!
 //! Lengths always come from the slice that they belong to. Gather entries come from a `TxBatch`,
@@ -41,4 +42,5 @@ pub(crate) mod mmsg;
 pub(crate) mod netlink;
 pub(crate) mod ppoll;
 pub(crate) mod sched;
+pub(crate) mod slab;
 pub(crate) mod sockopt;

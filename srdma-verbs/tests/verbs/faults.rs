@@ -65,6 +65,27 @@ fn what_a_network_does_to_both_directions_is_survived() {
 }
 
 #[test]
+fn what_waits_for_its_turn_stays_where_it_came_in() {
+    // proves: ieq-2
+    const LEN: usize = 1 << 20;
+    let p = pair_under("delay=50ms nth=3 op=RC_WRITE_MIDDLE");
+    let (source, target) = (p.b.pattern(LEN, 5), p.a.mr(LEN));
+    for n in 0..3u64 {
+        let mut batch = p.qb.post_send();
+        let write = batch.write(WrId(n)).local(source.sge(..));
+        write.remote(target.addr(), target.rkey()).signaled();
+        batch.ring().unwrap();
+        done(&p.b.cq);
+        assert!(target.to_vec(0, LEN).unwrap() == pattern(LEN, 5));
+        target.write(0, &vec![0; LEN]).unwrap();
+    }
+    assert!(counter(&p.a.ctx, "ieq_out_of_order") > 0);
+    let counters = p.a.ctx.link_counters();
+    let kept = counters.iter().find(|(name, _)| *name == "socket_rx_kept");
+    assert!(kept.unwrap().1 > 0, "{counters:?}");
+}
+
+#[test]
 fn a_missing_receive_is_asked_for_again() {
     let p = pair_under("rnr nth=2 op=RC_SEND*");
     messages(&p, 3, 64);
