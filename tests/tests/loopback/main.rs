@@ -4,6 +4,7 @@
 //! ops      every operation, RC UC UD, 0 bytes to 1 MiB × GSO × GRO × small socket buffers
 //! big      one message of 2 GiB
 //! many     two hundred queue pairs at once, mixed traffic
+//! loss     the same under loss, duplication and reordering, whatever is done about it
 //! close    devices that go in the middle of traffic
 //! idle     a hundred connected queue pairs, and no CPU
 //! kill     kill -9 of a peer process
@@ -27,6 +28,7 @@ mod close;
 mod common;
 mod idle;
 mod kill;
+mod loss;
 mod many;
 mod ops;
 mod peer;
