@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 
 /// What happens to packets that come in, on both sides.
 const FAULTS: &str = "drop 1%; duplicate 1%; reorder=100us 5%";
-const ROUNDS: u64 = 24;
+const ROUNDS: u64 = 96;
 const SIZES: [usize; 6] = [100_003, 1, 4097, 65_536, 0, 300_000];
 const MOST: usize = 300_000;
 
@@ -58,7 +58,7 @@ fn round(p: &Pair, m: &Memory, n: u64, size: usize) {
     batch.ring().unwrap();
     let (written, key) = (m.written.addr(), m.written.rkey());
     let mut batch = p.qa.post_send();
-    let mut from = || m.source.sge(..size);
+    let from = || m.source.sge(..size);
     batch.send(WrId(10 * n)).local(from()).signaled();
     let write = batch.write(WrId(10 * n + 1)).local(from());
     write.remote(written, key).signaled();
