@@ -5,8 +5,8 @@
 //! ```
 //!
 //! A merged buffer is passed on whole, with its stride; the device takes it apart and checks each
-//! segment alone. Nothing waits here, nothing is copied, nothing is allocated per call. While packets
-//! are out of order the device may keep a buffer (`sys/slab.rs`).
+//! segment alone. Nothing waits here, nothing is copied, nothing is allocated per call. While
+//! packets are out of order the device may keep a buffer (`sys/slab.rs`).
 
 use crate::socket::End;
 use crate::sys::mmsg::{Incoming, RecvRing};

@@ -6,9 +6,9 @@
 //! available + out = limit, always
 //! ```
 //!
-//! Buffers for copies are made when first needed and used again. Slabs are lent only while something
-//! is out of order, and whoever lends them takes care how many. Shares go back with the next that is
-//! lent, or when nothing is kept any more.
+//! Buffers for copies are made when first needed and used again. Slabs are lent only while
+//! something is out of order, and whoever lends them takes care how many. Shares go back with the
+//! next that is lent, or when nothing is kept any more.
 //!
 //! What it does not do: wait. An empty pool says so, and the packet is dropped.  [E810 8.1]
 

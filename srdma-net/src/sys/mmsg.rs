@@ -312,8 +312,8 @@ impl RecvRing {
         slab.map_or(&[], |slab| slab.get(..len).unwrap_or(slab))
     }
 
-    /// The slab of buffer `index`. Who takes a share keeps its bytes; the ring goes on with another.
-    /// `None` while too many are kept.
+    /// The slab of buffer `index`. Who takes a share keeps its bytes; the ring goes on with
+    /// another. `None` while too many are kept.
     pub(crate) fn slab(&self, index: usize) -> Option<&Arc<[u8]>> {
         let left = self.slabs.left();
         self.slabs.ring.get(index).filter(|_| index < left)
