@@ -19,6 +19,8 @@ pub(crate) struct Running {
     child: Child,
     log: PathBuf,
     words: String,
+    /// Its process group was killed.
+    gone: bool,
 }
 
 impl Running {
@@ -39,7 +41,12 @@ impl Running {
             .stderr(Stdio::from(output))
             .process_group(0);
         let child = command.spawn().unwrap();
-        Self { child, log, words }
+        Self {
+            child,
+            log,
+            words,
+            gone: false,
+        }
     }
 
     pub(crate) fn id(&self) -> u32 {
@@ -51,9 +58,22 @@ impl Running {
         String::from_utf8_lossy(&std::fs::read(&self.log).unwrap_or_default()).into_owned()
     }
 
-    /// Has it ended?
+    /// Has it ended? Nothing that it started is left then.
     pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
-        self.child.try_wait().unwrap()
+        let status = self.child.try_wait().unwrap();
+        if status.is_some() {
+            self.end_group();
+        }
+        status
+    }
+
+    /// Kills its process group: qperf has a process for each client, which outlives it.
+    fn end_group(&mut self) {
+        if !std::mem::replace(&mut self.gone, true) {
+            let kill = format!("kill -KILL -{} 2>/dev/null", self.id());
+            // Fails if all have ended.
+            let _ = Command::new("sh").args(["-c", &kill]).status();
+        }
     }
 
     /// Waits for its end; `None` if it hangs, and then it is killed.
@@ -68,8 +88,9 @@ impl Running {
         None
     }
 
-    /// kill -9.
+    /// kill -9, with everything that it started.
     pub(crate) fn kill(&mut self) {
+        self.end_group();
         // Fails only if it has ended before.
         let _ = self.child.kill();
         self.child.wait().unwrap();
