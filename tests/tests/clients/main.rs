@@ -23,10 +23,19 @@ mod robust;
 mod run;
 mod table;
 
-use place::{HOSTS, Place, places};
+use place::{HOSTS, Place, places, places_of_other_dialects};
 use run::pair;
 use std::time::Instant;
 use table::{Row, TABLE};
+
+/// Runs a line in a place, and shows how long it took.
+fn run_line(place: &Place, words: &[String]) -> Option<String> {
+    let start = Instant::now();
+    let result = pair(place, words);
+    let took = start.elapsed().as_secs_f32();
+    println!("{took:6.2} s  {:11} {}", place.name, words.join(" "));
+    result.err()
+}
 
 /// Runs every line of the rows that `choose` takes; fails with all that failed.
 fn run_rows(choose: impl Fn(&Row) -> bool) {
@@ -44,12 +53,8 @@ fn run_rows(choose: impl Fn(&Row) -> bool) {
             let turn = places.iter().filter(fits).cycle().skip(ran);
             let many = places.iter().filter(fits).count().min(chosen);
             for place in turn.take(many) {
-                let start = Instant::now();
-                let result = pair(place, &line.words);
-                let took = start.elapsed().as_secs_f32();
-                println!("{took:6.2} s  {:11} {}", place.name, line.words.join(" "));
+                failed.extend(run_line(place, &line.words));
                 ran += 1;
-                failed.extend(result.err());
             }
         }
     }
@@ -75,4 +80,21 @@ fn perftest_write() {
 #[test]
 fn perftest_read_and_atomic() {
     run_rows(|row| row.program.starts_with("ib_read") || row.program.starts_with("ib_atomic"));
+}
+
+/// What sleeps on a channel does so in every dialect: of each row the first line with events.
+#[test]
+fn programs_run_in_other_dialects() {
+    // proves: dialect-3
+    let places = places_of_other_dialects();
+    let mut failed = Vec::new();
+    for row in TABLE.iter().filter(|row| run::is_installed(row.program)) {
+        let lines = row.lines(false);
+        let sleeps = |line: &&table::Line| line.words.iter().any(|word| word == "-e");
+        if let Some(line) = lines.iter().find(sleeps) {
+            let runs = places.iter().map(|place| run_line(place, &line.words));
+            failed.extend(runs.flatten());
+        }
+    }
+    assert!(failed.is_empty(), "{}", failed.join("\n"));
 }

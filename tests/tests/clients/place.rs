@@ -14,9 +14,13 @@ pub(crate) const WITH_US: [&str; 2] = ["--pdeathsig", "KILL"];
 /// One side: its device, and its namespace.
 pub(crate) struct Host {
     pub(crate) devices: String,
+    /// Whose words its device uses, if that is not left to the user's settings.
+    dialect: Option<&'static str>,
     namespace: Option<Namespace>,
 }
 
+/// The device of a side, where it does not matter that the other's has another name.
+const DEVICE: &str = "here";
 /// The place in namespaces.
 pub(crate) const HOSTS: &str = "two hosts";
 
@@ -64,7 +68,17 @@ impl Host {
     pub(crate) fn local(device: &str, addr: &str) -> Self {
         Self {
             devices: format!("{device}={addr}"),
+            dialect: None,
             namespace: None,
+        }
+    }
+
+    /// As [`local`](Self::local), in a dialect.
+    fn speaking(dialect: &'static str, addr: &str) -> Self {
+        let dialect = Some(dialect);
+        Self {
+            dialect,
+            ..Self::local(DEVICE, addr)
         }
     }
 
@@ -83,6 +97,9 @@ impl Host {
             .env_remove("SRDMA_LIB")
             .env_remove("SRDMA_CONFIG")
             .stdin(Stdio::null());
+        if let Some(dialect) = self.dialect {
+            command.env("SRDMA_DIALECT", dialect);
+        }
         command
     }
 }
@@ -94,13 +111,29 @@ pub(crate) fn places() -> Vec<Place> {
     let (one, two, three) = (address(), address(), address());
     let local = |name, server: &str, client: &str| Place {
         name,
-        server: Host::local("here", server),
-        client: Host::local(if server == client { "here" } else { "there" }, client),
+        server: Host::local(DEVICE, server),
+        client: Host::local(if server == client { DEVICE } else { "there" }, client),
         target: "127.0.0.1".to_owned(),
     };
     let mut places = vec![local("one address", &one, &one), local("two", &two, &three)];
     places.extend(two_hosts());
     places
+}
+
+/// Devices of other dialects than the usual one: both of one, and of two that differ.
+pub(crate) fn places_of_other_dialects() -> Vec<Place> {
+    program();
+    let place = |name, server, client| Place {
+        name,
+        server: Host::speaking(server, &address()),
+        client: Host::speaking(client, &address()),
+        target: "127.0.0.1".to_owned(),
+    };
+    vec![
+        place("mlx5", "mlx5", "mlx5"),
+        place("hns", "hns", "hns"),
+        place("mlx5, hns", "mlx5", "hns"),
+    ]
 }
 
 /// Two namespaces and a cable between them.
@@ -120,6 +153,7 @@ fn two_hosts() -> Option<Place> {
         .unwrap();
     let host = |namespace| Host {
         devices: "host=cable".to_owned(),
+        dialect: None,
         namespace: Some(namespace),
     };
     Some(Place {
