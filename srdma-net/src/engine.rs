@@ -32,7 +32,7 @@ use crate::clock::Clock;
 use crate::error::NetError;
 use crate::irq::Msix;
 use crate::netlink::Watch;
-use crate::spin::{CALLER_GRACE_NS, Callers};
+use crate::spin::{Callers, ERRAND_NS, Steady};
 use crate::stats;
 use crate::sys::eventfd::EventFd;
 use crate::trace;
@@ -48,8 +48,6 @@ use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
 
-/// Polls in a row after which somebody is taken to poll for good.
-const STEADY_POLLS: u32 = 32;
 /// Longest pass of a poller: while it lasts, the poller counts as driving. A pass may take in a
 /// ring of full buffers, which takes longer than a caller may be away.
 const PASS_NS: u64 = 10_000_000;
@@ -117,7 +115,7 @@ impl Engine {
                 arena,
                 reply: Reply::default(),
                 blocked: false,
-                polls: 0,
+                steady: Steady::default(),
             }),
             board: Board::new(),
             clock,
@@ -287,26 +285,27 @@ impl Shared {
         loop {
             let now = self.clock.now();
             let looking_in = self.looking_in.load(Ordering::Relaxed);
-            if by == By::Poller {
-                core.polls = if self.pollers.driving(now, CALLER_GRACE_NS).is_some() {
-                    core.polls.saturating_add(1)
-                } else {
-                    0
-                };
-                self.pollers.mark(now.after(PASS_NS));
+            match by {
+                By::Poller => {
+                    core.steady.polled(self.pollers.present(now));
+                    self.pollers.mark(now.after(PASS_NS));
+                }
+                By::Poster => self.pollers.errand(now),
+                By::Waiter | By::Armer | By::Thread | By::Anyone => {}
             }
             let passed = core.pass(now, &self.board, by, looking_in);
             all = all.then(passed);
+            let planned = self.planned.load(Ordering::Relaxed);
+            // A thread asleep on the sockets is woken by every packet that a poller takes: tell it
+            // to stay out.
+            let expel = by == By::Poller && core.steady.is_steady() && !looking_in && planned != 0;
             if by == By::Poller {
                 let end = if passed.active { self.clock.now() } else { now };
-                self.pollers.mark(end);
+                // Telling it may cost the poller its processor for a while.
+                self.pollers.mark(end.after(if expel { ERRAND_NS } else { 0 }));
             }
-            let planned = self.planned.load(Ordering::Relaxed);
             let due = core.deadline(now);
-            // A thread asleep on the sockets is woken by every packet that a poller takes: tell it
-            // once to stay out.
-            let wake = (core.polls == STEADY_POLLS && !looking_in && planned != 0)
-                || due.is_some_and(|at| at.0.saturating_add(1) < planned);
+            let wake = expel || due.is_some_and(|at| at.0.saturating_add(1) < planned);
             drop(core);
             if wake {
                 self.wake();

@@ -9,6 +9,7 @@
 use super::MAX_VECTORS;
 use super::link::Link;
 use super::reply::Reply;
+use crate::spin::Steady;
 use crate::trace;
 use srdma_core::hca::board::Board;
 use srdma_core::hca::{Acks, Hca};
@@ -31,8 +32,8 @@ pub(crate) struct Core {
     pub(super) reply: Reply,
     /// The socket refused the last batch.
     pub(super) blocked: bool,
-    /// Passes by pollers in a row.
-    pub(super) polls: u32,
+    /// Whether somebody polls for good.
+    pub(super) steady: Steady,
 }
 
 /// Who runs a pass.

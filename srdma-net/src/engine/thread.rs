@@ -13,9 +13,10 @@
 use super::{By, Shared};
 use crate::error::NetError;
 use crate::netlink::Watch;
-use crate::spin::{CALLER_GRACE_NS, SPIN_NS, Spinner, Wait};
+use crate::spin::{SPIN_NS, Spinner, Wait};
 use crate::sys::ppoll::sleep_on;
 use crate::sys::sched;
+use srdma_core::time::Instant;
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{Ordering, fence};
 use std::sync::{Arc, Weak};
@@ -24,9 +25,16 @@ use std::time::Duration;
 
 /// How often to look in while pollers drive.
 const LOOK_IN_NS: u64 = 1_000_000;
-/// How long to leave the device to somebody who is in it. A yield would not do: with a short slice
-/// the scheduler gives the processor back at once, before the other is done.
+/// The longest that it grows to where the thread runs late, which is what each look costs a poller.
+const MAX_LOOK_IN_NS: u64 = 2_000_000;
+/// How many times the patience it then is.
+const LOOK_IN_PATIENCES: u64 = 10;
+/// How long to leave the device to somebody who is in it, at first. A yield would not do: with a
+/// short slice the scheduler gives the processor back at once, before the other is done.
 const LOCKED: Duration = Duration::from_micros(20);
+/// The wait doubles so many times while somebody stays in it. On a slow processor a short sleep is
+/// over before it has begun, and who is in there may be waiting for this very processor.
+const LOCKED_DOUBLES: u32 = 5;
 /// A thread that parked and left within this time will probably do so again.
 const BUSY_NS: u64 = 2_000_000;
 
@@ -59,6 +67,9 @@ pub(super) fn start(shared: &Arc<Shared>) -> Result<Running, NetError> {
                 shared: mine,
                 armed: false,
                 woken: true,
+                locked: 0,
+                look_in: None,
+                look_in_ns: LOOK_IN_NS,
             }
             .run();
         })
@@ -75,6 +86,12 @@ struct Thread {
     armed: bool,
     /// It has just slept: any socket may have woken it.
     woken: bool,
+    /// How often in a row it found somebody in the device.
+    locked: u32,
+    /// When it means to look in.
+    look_in: Option<Instant>,
+    /// How often it does.
+    look_in_ns: u64,
 }
 
 impl Thread {
@@ -85,13 +102,14 @@ impl Thread {
         while !self.shared.stop.load(Ordering::SeqCst) {
             let limit_ns = if self.shared.parked.load(Ordering::SeqCst) {
                 self.disarm();
+                self.look_in = None;
                 match self.stay_out() {
                     Some(limit) => limit,
                     None => continue,
                 }
-            } else if self.pollers_drive() {
+            } else if let Some(limit) = self.pollers_drive() {
                 self.disarm();
-                Some(LOOK_IN_NS)
+                Some(limit)
             } else {
                 match self.serve(&mut spin) {
                     Some(limit) => limit,
@@ -120,11 +138,20 @@ impl Thread {
         }
     }
 
-    fn pollers_drive(&self) -> bool {
-        self.shared
-            .pollers
-            .driving(self.shared.clock.now(), CALLER_GRACE_NS)
-            .is_some()
+    /// How long to leave the device to pollers; `None`: there are none.
+    fn pollers_drive(&mut self) -> Option<u64> {
+        let now = self.shared.clock.now();
+        let pollers = &self.shared.pollers;
+        if let Some(at) = self.look_in.take_if(|at| *at <= now) {
+            let patience = pollers.ran_late(now.since(at));
+            self.look_in_ns = (patience * LOOK_IN_PATIENCES).clamp(LOOK_IN_NS, MAX_LOOK_IN_NS);
+        }
+        if !pollers.present(now) {
+            self.look_in = None;
+            return None;
+        }
+        self.look_in = Some(now.after(self.look_in_ns));
+        Some(self.look_in_ns)
     }
 
     /// Somebody is parked and serves. Looks in while that may change soon, else sleeps for good.
@@ -147,9 +174,11 @@ impl Thread {
         let shared = Arc::clone(&self.shared);
         let Some(mut core) = shared.try_lock() else {
             // Somebody is in there; if they do not come back, the next look finds the rest.
-            std::thread::sleep(LOCKED);
+            std::thread::sleep(locked_for(self.locked));
+            self.locked = self.locked.saturating_add(1);
             return None;
         };
+        self.locked = 0;
         if std::mem::take(&mut self.woken) {
             core.link.carrier.look_everywhere();
         }
@@ -205,5 +234,25 @@ impl Thread {
     fn disarm(&mut self) {
         self.armed = false;
         self.shared.looking_in.store(true, Ordering::Relaxed);
+    }
+}
+
+/// How long to leave the device to somebody who is in it, after so many looks in vain.
+fn locked_for(looks: u32) -> Duration {
+    LOCKED * (1 << looks.min(LOCKED_DOUBLES))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_stays_in_the_device_is_left_alone_ever_longer() {
+        assert_eq!(locked_for(0), LOCKED);
+        assert_eq!(locked_for(1), LOCKED * 2);
+        assert_eq!(locked_for(LOCKED_DOUBLES), locked_for(u32::MAX));
+        // Longer than a slow processor needs to let another thread run at all.
+        assert!(locked_for(u32::MAX) > Duration::from_micros(500));
+        assert!(locked_for(u32::MAX) < Duration::from_nanos(LOOK_IN_NS));
     }
 }
