@@ -302,7 +302,8 @@ impl Shared {
             if by == By::Poller {
                 let end = if passed.active { self.clock.now() } else { now };
                 // Telling it may cost the poller its processor for a while.
-                self.pollers.mark(end.after(if expel { ERRAND_NS } else { 0 }));
+                let away = if expel { ERRAND_NS } else { 0 };
+                self.pollers.mark(end.after(away));
             }
             let due = core.deadline(now);
             let wake = expel || due.is_some_and(|at| at.0.saturating_add(1) < planned);
