@@ -210,8 +210,8 @@ class Bench:
             "-cpu", "host" if accel.startswith("kvm") else "max", "-smp", str(self.processors),
             "-m", "1536", "-nodefaults", "-no-user-config", "-display", "none", "-no-reboot",
             "-kernel", kernel, "-initrd", self._initrd(),
-            "-append", "console=ttyS0 quiet panic=-1 nokaslr mitigations=off tsc=reliable rdinit=/init "
-            f"peer.ip={THEIRS}/24 peer.ip6={THEIRS6}/64 peer.mtu={MTU}",
+            "-append", "console=ttyS0 quiet panic=-1 nokaslr mitigations=off tsc=reliable "
+            f"rdinit=/init peer.ip={THEIRS}/24 peer.ip6={THEIRS6}/64 peer.mtu={MTU}",
             "-serial", f"file:{self.console}",
             "-object", "rng-random,id=rng,filename=/dev/urandom",
             "-device", "virtio-rng-pci,rng=rng", "-device", "virtio-serial-pci",
