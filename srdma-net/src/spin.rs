@@ -164,7 +164,7 @@ impl Steady {
         };
     }
 
-    /// True from the [`STEADY_POLLS`]th poll in a row on.
+    /// True once somebody has polled for a while.
     #[must_use]
     pub const fn is_steady(&self) -> bool {
         self.polls >= STEADY_POLLS
