@@ -1,19 +1,14 @@
 //! A completion queue that the code of hns polls and arms.             [events 4.8]
 //!
-//! ```text
-//! HnsCq ◄── poll ── CQEs in memory ◄── our CqProducer
-//!   ├─── poll ──► record (index) ──► our CqProducer
-//!   └─── arm ──► register 0x230
-//! ```
+//! Poll alone writes the record (the index), and arm alone register 0x230.
 //!
 //! The code comes from `libhns-rdmav34.a` of Debian's package libibverbs-dev, rdma-core 44: the
 //! part for the second generation of hardware and later. Its functions have no names outside, but
 //! its table of operations has one. What it calls of other parts is here, and does nothing.
 
 use crate::object::Object;
-use crate::wc::{self, Wc};
-use core::ffi::{c_int, c_void};
-use srdma_core::mem::HostWords;
+use crate::queue::{Arm, Driver, DriverCq, Poll, WRS};
+use core::ffi::c_void;
 
 /// Fields of its table of operations. The offsets are facts about the compiled code.
 mod ops {
@@ -69,8 +64,6 @@ mod qp {
 const UD: u32 = 4;
 /// A spin lock of pthreads on x86-64 that nobody holds.
 const UNLOCKED: u32 = 1;
-/// Work requests of each queue of the queue pair.
-pub(crate) const WRS: usize = 256;
 
 // SAFETY: why needed: the table is C's. Why sound: only its address is taken here, and what is read
 // of it says why it is there.
@@ -78,9 +71,6 @@ unsafe extern "C" {
     #[link_name = "rdmacore44_0_hns_roce_u_hw_v2"]
     static OPERATIONS: u8;
 }
-
-type Poll = unsafe extern "C" fn(*mut c_void, c_int, *mut c_void) -> c_int;
-type Arm = unsafe extern "C" fn(*mut c_void, c_int) -> c_int;
 
 /// An entry of the table, as an address that is not 0.
 fn operation(offset: usize) -> *const c_void {
@@ -116,110 +106,57 @@ elsewhere! {
     modify_qp = "rdmacore44_0_ibv_cmd_modify_qp",
 }
 
-/// The queue and all that it uses.
-#[derive(Debug)]
-pub struct HnsCq {
-    cq: Object,
-    ring: Object,
-    /// The area beside the queue, whose first word is the record.
-    area: Object,
-    registers: Object,
-    wc: Object,
-    _kept: [Object; 5],
+fn driver() -> Driver {
+    let (poll, arm) = (operation(ops::POLL), operation(ops::ARM));
+    Driver {
+        // SAFETY: why needed: C has only an address for it. Why sound: the offset is that of this
+        // operation.
+        poll: unsafe { core::mem::transmute::<*const c_void, Poll>(poll) },
+        // SAFETY: why needed, why sound: as above.
+        arm: unsafe { core::mem::transmute::<*const c_void, Arm>(arm) },
+        event: None,
+        bytes: cq::BYTES,
+        index: cq::INDEX,
+        arm_sn: cq::ARM_SN,
+        register: 0x230,
+    }
 }
 
-impl HnsCq {
-    /// A queue of `size` entries, a power of two, for queue pair `qpn`. Sends have the wr_ids
-    /// 0x1000 and up by the place of their WQE, receives 0x2000 and up in their order.
+impl DriverCq {
+    /// A queue of hns of `size` entries, a power of two, for queue pair `qpn`, the one that its
+    /// table of queue pairs has for every number.
     #[must_use]
-    pub fn new(cqn: u32, size: u32, qpn: u32) -> Self {
-        let (cq, ring) = (Object::new(cq::BYTES), Object::new(size as usize * 64));
-        let [area, registers] = [64, 4096].map(Object::new);
-        let (context, qp) = (Object::new(context::BYTES), Object::new(qp::BYTES));
-        let [sends, recvs, table] = [WRS * 8, WRS * 8, 8].map(Object::new);
-        for at in 0..WRS {
-            sends.words().store(at, 0x1000 + at as u64);
-            recvs.words().store(at, 0x2000 + at as u64);
-        }
+    pub fn hns(cqn: u32, size: u32, qpn: u32) -> Self {
+        let mut queue = Self::new(driver(), size);
+        let [context, qp, table] = [context::BYTES, qp::BYTES, 8].map(Object::new);
         qp.set_u32(qp::QPN, qpn);
         qp.set_u32(qp::TYPE, UD);
         qp.set_u32(qp::SQ_SIGNAL_BITS, 1);
-        qp.set_u64(qp::SQ_WR_IDS, sends.addr());
+        qp.set_u64(qp::SQ_WR_IDS, queue.sends.addr());
         qp.set_u32(qp::SQ_SIZE, WRS as u32);
-        qp.set_u64(qp::RQ_WR_IDS, recvs.addr());
+        qp.set_u64(qp::RQ_WR_IDS, queue.recvs.addr());
         qp.set_u32(qp::RQ_SIZE, WRS as u32);
         for lock in [qp::SQ_LOCK, qp::RQ_LOCK] {
             qp.set_u32(lock, UNLOCKED);
         }
         table.set_u64(0, qp.addr());
-        context.set_u64(context::REGISTERS, registers.addr());
+        context.set_u64(context::REGISTERS, queue.registers.addr());
         context.set_u64(context::TABLE, table.addr());
         context.set_u32(context::TABLE_USERS, 1);
         context.set_u32(context::SHIFT, 24);
         context.set_u32(context::MASK, 0);
+        let cq = &queue.cq;
         cq.set_u64(cq::CONTEXT, context.addr());
         cq.set_u32(cq::CQE, size - 1);
-        cq.set_u64(cq::RING, ring.addr());
+        cq.set_u64(cq::RING, queue.ring.addr());
         cq.set_u32(cq::LOCK, UNLOCKED);
         cq.set_u32(cq::CQN, cqn);
         cq.set_u32(cq::DEPTH, size);
-        cq.set_u64(cq::RECORD, area.addr());
+        cq.set_u64(cq::RECORD, queue.area.addr());
         cq.set_u32(cq::ARM_SN, 1);
         cq.set_u32(cq::FLAGS, 1);
         cq.set_u32(cq::CQE_BYTES, 64);
-        Self {
-            cq,
-            ring,
-            area,
-            registers,
-            wc: Object::new(wc::BYTES),
-            _kept: [context, qp, sends, recvs, table],
-        }
-    }
-
-    /// The words of the ring.
-    #[must_use]
-    pub fn words(&self) -> HostWords {
-        self.ring.words().clone()
-    }
-
-    /// The words of the area whose first is the record.
-    #[must_use]
-    pub fn area(&self) -> HostWords {
-        self.area.words().clone()
-    }
-
-    /// Asks for an event; gives what was written to the register.
-    pub fn arm(&mut self, solicited_only: bool) -> u64 {
-        // SAFETY: why needed: C has only an address for it. Why sound: the offset is that of this
-        // operation.
-        let arm: Arm = unsafe { core::mem::transmute(operation(ops::ARM)) };
-        // SAFETY: why needed: a call into C. Why sound: `cq` has every field that it reads, and
-        // all that they point to lives as long as `self`.
-        let code = unsafe { arm(self.cq.ptr(), solicited_only.into()) };
-        assert_eq!(code, 0, "arming cannot fail");
-        self.registers.words().load(0x230 / 8)
-    }
-
-    /// The program fetched an event: all that its code does is to count.
-    pub fn event(&mut self) {
-        let (_, sn) = self.state();
-        self.cq.set_u32(cq::ARM_SN, sn.wrapping_add(1));
-    }
-
-    /// Entries read, and the number of the next event.
-    #[must_use]
-    pub fn state(&self) -> (u32, u32) {
-        (self.cq.u32(cq::INDEX), self.cq.u32(cq::ARM_SN))
-    }
-
-    /// The next completion.
-    pub fn poll(&mut self) -> Option<Wc> {
-        // SAFETY: why needed, why sound: as in `arm`.
-        let poll: Poll = unsafe { core::mem::transmute(operation(ops::POLL)) };
-        // SAFETY: why needed: a call into C. Why sound: as in `arm`; `wc` has room for one, and
-        // the table of queue pairs has one for every number.
-        let count = unsafe { poll(self.cq.ptr(), 1, self.wc.ptr()) };
-        wc::polled(count, &self.wc)
+        queue.kept.extend([context, qp, table]);
+        queue
     }
 }

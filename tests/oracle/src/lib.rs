@@ -43,6 +43,8 @@ mod object;
 #[cfg(oracle)]
 mod qp;
 #[cfg(oracle_others)]
+mod queue;
+#[cfg(oracle_others)]
 mod wc;
 #[cfg(oracle)]
 pub mod wr;
@@ -55,9 +57,7 @@ pub use depth::{fragment_quanta, rq_depth, rq_wqe_bytes, sq_depth, wqe_shift};
 pub use qp::{Caps, OracleQp};
 
 #[cfg(oracle_others)]
-pub use hns::HnsCq;
-#[cfg(oracle_others)]
-pub use mlx5::Mlx5Cq;
+pub use queue::DriverCq;
 #[cfg(oracle_others)]
 pub use wc::Wc;
 

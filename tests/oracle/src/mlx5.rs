@@ -1,19 +1,14 @@
 //! A completion queue that the code of mlx5 polls and arms.            [events 4.5, 4.6]
 //!
-//! ```text
-//! Mlx5Cq ◄── poll ── CQEs in memory ◄── our CqProducer
-//!    ├─── poll, arm ──► record (SET_CI, ARM) ──► our CqProducer
-//!    └─── arm ──► register 0x20
-//! ```
+//! Both poll and arm write the record (SET_CI, ARM); arm writes register 0x20 as well.
 //!
 //! The code comes from `libmlx5.a` of Debian's package libibverbs-dev, rdma-core 44: the part that
 //! serves completion queues, which looks queue pairs up by functions of another part. Those are
 //! here, and know the one queue pair of a queue, so nothing else of that library is linked.
 
 use crate::object::{Object, pointer};
-use crate::wc::{self, Wc};
+use crate::queue::{Driver, DriverCq, WRS};
 use core::ffi::{c_int, c_void};
-use srdma_core::mem::HostWords;
 
 /// Fields of its completion queue. The offsets are facts about the compiled code.
 mod cq {
@@ -51,8 +46,6 @@ mod qp {
     pub(super) const RQ_SIZE: usize = 0x344;
 }
 
-/// Work requests of each queue of the queue pair.
-pub(crate) const WRS: usize = 256;
 /// The byte of an entry that says whose it is, as the original's memory is filled at first.
 const INVALID: u64 = 0xf0 << 56;
 
@@ -72,7 +65,7 @@ unsafe extern "C" {
 #[unsafe(export_name = "rdmacore44_0_mlx5_find_qp")]
 extern "C" fn find_qp(context: *const c_void, qpn: u32) -> *mut c_void {
     // SAFETY: why needed: C hands the context over as a pointer. Why sound: it is that of an
-    // `Mlx5Cq`, whose first word is the address of a queue pair that lives as long.
+    // queue of ours, whose first word is the address of a queue pair that lives as long.
     let addr = unsafe { context.cast::<u64>().read() };
     let qp = pointer(addr);
     // SAFETY: why needed, why sound: as above; the field is within the queue pair.
@@ -121,99 +114,44 @@ unused! {
     use_huge = "rdmacore44_0_mlx5_use_huge",
 }
 
-/// The queue and all that it uses.
-#[derive(Debug)]
-pub struct Mlx5Cq {
-    cq: Object,
-    ring: Object,
-    /// The area beside the queue, whose first word is the record.
-    area: Object,
-    registers: Object,
-    wc: Object,
-    _kept: [Object; 7],
-}
+const DRIVER: Driver = Driver {
+    poll: poll_cq,
+    arm: arm_cq,
+    event: Some(cq_event),
+    bytes: cq::BYTES,
+    index: cq::INDEX,
+    arm_sn: cq::ARM_SN,
+    register: 0x20,
+};
 
-impl Mlx5Cq {
-    /// A queue of `size` entries, a power of two, for queue pair `qpn`. Sends have the wr_ids
-    /// 0x1000 and up by the place of their WQE, receives 0x2000 and up in their order.
+impl DriverCq {
+    /// A queue of mlx5 of `size` entries, a power of two, for queue pair `qpn`.
     #[must_use]
-    pub fn new(cqn: u32, size: u32, qpn: u32) -> Self {
-        let (cq, ring) = (Object::new(cq::BYTES), Object::new(size as usize * 64));
+    pub fn mlx5(cqn: u32, size: u32, qpn: u32) -> Self {
+        let mut queue = Self::new(DRIVER, size);
         for entry in 0..size as usize {
-            ring.words().store(entry * 8 + 7, INVALID);
+            queue.ring.words().store(entry * 8 + 7, INVALID);
         }
-        let [area, registers] = [64, 4096].map(Object::new);
-        let (context, qp) = (Object::new(context::BYTES), Object::new(qp::BYTES));
-        let [sends, recvs, heads, data, buf] =
-            [WRS * 8, WRS * 8, WRS * 4, WRS * 4, 8].map(Object::new);
-        for at in 0..WRS {
-            sends.words().store(at, 0x1000 + at as u64);
-            recvs.words().store(at, 0x2000 + at as u64);
-        }
+        let [context, qp] = [context::BYTES, qp::BYTES].map(Object::new);
+        let [heads, data, buf] = [WRS * 4, WRS * 4, 8].map(Object::new);
         qp.set_u32(qp::QPN, qpn);
-        qp.set_u64(qp::SQ_WR_IDS, sends.addr());
+        qp.set_u64(qp::SQ_WR_IDS, queue.sends.addr());
         qp.set_u64(qp::SQ_HEADS, heads.addr());
         qp.set_u32(qp::SQ_SIZE, WRS as u32);
         qp.set_u64(qp::SQ_DATA, data.addr());
-        qp.set_u64(qp::RQ_WR_IDS, recvs.addr());
+        qp.set_u64(qp::RQ_WR_IDS, queue.recvs.addr());
         qp.set_u32(qp::RQ_SIZE, WRS as u32);
         context.set_u64(context::QP, qp.addr());
-        context.set_u64(context::REGISTERS, registers.addr());
-        buf.set_u64(0, ring.addr());
+        context.set_u64(context::REGISTERS, queue.registers.addr());
+        buf.set_u64(0, queue.ring.addr());
+        let cq = &queue.cq;
         cq.set_u64(cq::CONTEXT, context.addr() + context::MIDDLE as u64);
         cq.set_u32(cq::CQE, size - 1);
         cq.set_u64(cq::BUF, buf.addr());
         cq.set_u32(cq::CQN, cqn);
-        cq.set_u64(cq::RECORD, area.addr());
+        cq.set_u64(cq::RECORD, queue.area.addr());
         cq.set_u32(cq::CQE_BYTES, 64);
-        Self {
-            cq,
-            ring,
-            area,
-            registers,
-            wc: Object::new(wc::BYTES),
-            _kept: [context, qp, sends, recvs, heads, data, buf],
-        }
-    }
-
-    /// The words of the ring.
-    #[must_use]
-    pub fn words(&self) -> HostWords {
-        self.ring.words().clone()
-    }
-
-    /// The words of the area whose first is the record.
-    #[must_use]
-    pub fn area(&self) -> HostWords {
-        self.area.words().clone()
-    }
-
-    /// Asks for an event; gives what was written to the register.
-    pub fn arm(&mut self, solicited_only: bool) -> u64 {
-        // SAFETY: why needed: a call into C. Why sound: `cq` has every field that it reads, and
-        // all that they point to lives as long as `self`.
-        let code = unsafe { arm_cq(self.cq.ptr(), solicited_only.into()) };
-        assert_eq!(code, 0, "arming cannot fail");
-        self.registers.words().load(0x20 / 8)
-    }
-
-    /// The program fetched an event.
-    pub fn event(&mut self) {
-        // SAFETY: why needed, why sound: as in `arm`.
-        unsafe { cq_event(self.cq.ptr()) }
-    }
-
-    /// Entries read, and the number of the next event.
-    #[must_use]
-    pub fn state(&self) -> (u32, u32) {
-        (self.cq.u32(cq::INDEX), self.cq.u32(cq::ARM_SN))
-    }
-
-    /// The next completion.
-    pub fn poll(&mut self) -> Option<Wc> {
-        // SAFETY: why needed: a call into C. Why sound: as in `arm`; `wc` has room for one, and
-        // the queue pair that an entry names is the one that `find_qp` knows.
-        let count = unsafe { poll_cq(self.cq.ptr(), 1, self.wc.ptr()) };
-        wc::polled(count, &self.wc)
+        queue.kept.extend([context, qp, heads, data, buf]);
+        queue
     }
 }

@@ -28,7 +28,7 @@ mod judged {
     use srdma_core::mem::{HostBuf, HostWords};
     use srdma_core::num::Qpn;
     use srdma_core::ring::{CqConsumer, CqOverflow, CqProducer, CqShadow};
-    use srdma_oracle::{HnsCq, Mlx5Cq, Wc};
+    use srdma_oracle::{DriverCq, Wc};
 
     const CQN: u32 = 0x0012_3456;
     const QPN: u32 = 0x00ab_cdef;
@@ -36,70 +36,17 @@ mod judged {
     /// The word of the area that stands for the register.
     const REGISTER: usize = 1;
 
-    /// The code of a driver, behind one face.
-    enum Judge {
-        Mlx5(Mlx5Cq),
-        Hns(HnsCq),
-    }
-
-    impl Judge {
-        fn new(dialect: Dialect) -> Self {
-            match dialect {
-                Dialect::Mlx5 => Self::Mlx5(Mlx5Cq::new(CQN, SIZE, QPN)),
-                _ => Self::Hns(HnsCq::new(CQN, SIZE, QPN)),
-            }
-        }
-
-        fn words(&self) -> HostWords {
-            match self {
-                Self::Mlx5(cq) => cq.words(),
-                Self::Hns(cq) => cq.words(),
-            }
-        }
-
-        fn area(&self) -> HostWords {
-            match self {
-                Self::Mlx5(cq) => cq.area(),
-                Self::Hns(cq) => cq.area(),
-            }
-        }
-
-        /// Asks, and brings the register to where our device looks for it.
-        fn arm(&mut self, solicited_only: bool) {
-            let word = match self {
-                Self::Mlx5(cq) => cq.arm(solicited_only),
-                Self::Hns(cq) => cq.arm(solicited_only),
-            };
-            self.area().store(REGISTER, word);
-        }
-
-        fn event(&mut self) {
-            match self {
-                Self::Mlx5(cq) => cq.event(),
-                Self::Hns(cq) => cq.event(),
-            }
-        }
-
-        fn poll(&mut self) -> Option<Wc> {
-            match self {
-                Self::Mlx5(cq) => cq.poll(),
-                Self::Hns(cq) => cq.poll(),
-            }
-        }
-
-        /// Entries read, and the number of the next event.
-        fn state(&self) -> (u32, u32) {
-            match self {
-                Self::Mlx5(cq) => cq.state(),
-                Self::Hns(cq) => cq.state(),
-            }
+    fn judge(dialect: Dialect) -> DriverCq {
+        match dialect {
+            Dialect::Mlx5 => DriverCq::mlx5(CQN, SIZE, QPN),
+            _ => DriverCq::hns(CQN, SIZE, QPN),
         }
     }
 
     /// A ring that our device writes and two drivers read: the judge, and ours beside it.
     struct Bench {
         dialect: Dialect,
-        judge: Judge,
+        judge: DriverCq,
         device: CqProducer,
         ours: CqConsumer,
         /// Our driver's own record and register.
@@ -110,7 +57,7 @@ mod judged {
     }
 
     fn bench(dialect: Dialect) -> Bench {
-        let judge = Judge::new(dialect);
+        let judge = judge(dialect);
         let shadow = CqShadow::speaking(dialect, judge.area()).unwrap();
         let device = CqProducer::new(judge.words(), SIZE, false, shadow, SIZE).unwrap();
         let area = HostBuf::new(64).unwrap().words();
@@ -180,6 +127,12 @@ mod judged {
     }
 
     impl Bench {
+        /// Asks the judge, and brings the register to where our device looks for it.
+        fn arm_judge(&mut self, solicited_only: bool) {
+            let word = self.judge.arm(solicited_only);
+            self.judge.area().store(REGISTER, word);
+        }
+
         fn send(&mut self, rng: &mut Rng) -> (CqeInfo, Verdict) {
             let (op, opcode) = SENDS[rng.usize(..SENDS.len())];
             self.sends = self.sends.wrapping_add(rng.u16(1..5));
@@ -355,7 +308,7 @@ mod judged {
                     _ => &[true, false],
                 };
                 for &solicited in kinds {
-                    bench.judge.arm(solicited);
+                    bench.arm_judge(solicited);
                     let _ = bench.arming.ask(solicited);
                     bench.ours.ask(CQN, &bench.arming, solicited);
                     let theirs = bench.judge.area();
@@ -383,8 +336,8 @@ mod judged {
     fn the_drivers_do_not_merge() {
         for dialect in [Dialect::Mlx5, Dialect::Hns] {
             let mut bench = bench(dialect);
-            bench.judge.arm(false);
-            bench.judge.arm(true);
+            bench.arm_judge(false);
+            bench.arm_judge(true);
             let request = bench.device.request(CQN).expect("a request");
             assert!(!request.next, "{dialect}: the device keeps the stronger");
         }
