@@ -1,10 +1,45 @@
 //! What is true of every dialect.
 
 use super::*;
-use crate::hw::{AeCode, AeSource, Aeqe, CqeInfo, HwQpState, SqOp};
+use crate::hw::{AeCode, AeSource, Aeqe, CqeInfo, FlushCode, HwQpState, SqOp};
 use crate::num::Qpn;
 use crate::ring::Entry;
 use proptest::prelude::*;
+
+/// What mlx5 and hns call errors, written down from the specification.    [events 4.6, 4.8]
+pub(super) const SYNDROMES: [(FlushCode, u8); 11] = [
+    (FlushCode::LOC_LEN, 0x01),
+    (FlushCode::LOC_QP_OP, 0x02),
+    (FlushCode::PROT, 0x04),
+    (FlushCode::GENERAL, 0x05),
+    (FlushCode::MW_BIND, 0x06),
+    (FlushCode::BAD_RESP, 0x10),
+    (FlushCode::REM_INV_REQ, 0x12),
+    (FlushCode::REM_ACCESS, 0x13),
+    (FlushCode::REM_OP, 0x14),
+    (FlushCode::RETRY_EXC, 0x15),
+    (FlushCode::RNR_RETRY_EXC, 0x16),
+];
+
+/// A remote access without a right to it.
+pub(super) fn refused_access() -> Aeqe {
+    Aeqe {
+        code: AeCode::AMP_BAD_PD,
+        source: AeSource::INBOUND,
+        id: 0x00ab_cdef,
+        state: HwQpState::ERROR,
+        ..Aeqe::default()
+    }
+}
+
+/// The port has gone down.
+pub(super) fn port_down() -> Aeqe {
+    Aeqe {
+        code: AeCode::PORT_DOWN,
+        id: 1,
+        ..Aeqe::default()
+    }
+}
 
 #[test]
 fn names_go_there_and_back() {

@@ -3,7 +3,8 @@
 use super::cqe;
 use super::eqe::{self, EQE, EventType};
 use super::*;
-use crate::hw::{AeCode, AeSource, Aeqe, CqeInfo, FlushCode, HwQpState, Polarity, SqOp};
+use crate::hw::dialect::tests::{SYNDROMES, port_down, refused_access};
+use crate::hw::{CqeInfo, Polarity, SqOp};
 use crate::num::Qpn;
 
 #[test]
@@ -78,22 +79,14 @@ fn a_send_that_invalidates_names_the_key() {
 
 #[test]
 fn errors_have_a_status() {
-    for (code, status) in [
-        (FlushCode::LOC_LEN, 0x01),
-        (FlushCode::LOC_QP_OP, 0x02),
-        (FlushCode::PROT, 0x04),
-        (FlushCode::GENERAL, 0x05),
-        (FlushCode::MW_BIND, 0x06),
-        (FlushCode::BAD_RESP, 0x10),
-        (FlushCode::REM_INV_REQ, 0x12),
-        (FlushCode::REM_ACCESS, 0x13),
-        (FlushCode::REM_OP, 0x14),
-        (FlushCode::RETRY_EXC, 0x15),
-        (FlushCode::RNR_RETRY_EXC, 0x16),
-    ] {
+    for (code, status) in SYNDROMES {
         let info = CqeInfo::flush(true, Qpn::new(9), 5, 3, code);
         let words = cqe::encode(&info);
-        assert_eq!(words[0], 3 << 16 | status << 8 | 3, "opcode 3 is WRITE");
+        assert_eq!(
+            words[0],
+            3 << 16 | u64::from(status) << 8 | 3,
+            "opcode 3 is WRITE"
+        );
         assert_eq!(words[1], u64::from(code.0) << 56 | 9 << 32);
         assert_eq!(cqe::decode(&words), info);
     }
@@ -165,21 +158,9 @@ fn events_stand_where_the_table_says() {
     let words = eqe::encode_ce(0x12_3456);
     assert_eq!(words, [0x12_3456, 0, 0, 0, 0, 0, 0, 0]);
     assert_eq!(eqe::decode_ce(&words), 0x12_3456);
-    let access = Aeqe {
-        code: AeCode::AMP_BAD_PD,
-        source: AeSource::INBOUND,
-        id: 0x00ab_cdef,
-        state: HwQpState::ERROR,
-        ..Aeqe::default()
-    };
-    let words = eqe::encode_ae(&access);
+    let words = eqe::encode_ae(&refused_access());
     assert_eq!(words, [0x00ab_cdef << 32 | 0x07, 6, 0, 0, 0, 0, 0, 0]);
-    let down = Aeqe {
-        code: AeCode::PORT_DOWN,
-        id: 1,
-        ..Aeqe::default()
-    };
-    assert_eq!(eqe::encode_ae(&down)[0], 1 << 32 | 1 << 8 | 0x0f);
+    assert_eq!(eqe::encode_ae(&port_down())[0], 1 << 32 | 1 << 8 | 0x0f);
     for (event, number) in [
         (EventType::COMM_EST, 0x03),
         (EventType::SQ_DRAINED, 0x04),

@@ -3,8 +3,9 @@
 use super::cqe::{self, CqeOpcode};
 use super::eqe::{EQE, Eqe, EventType};
 use super::*;
+use crate::hw::dialect::tests::{SYNDROMES, port_down, refused_access};
 use crate::hw::dialect::{EntryWords, SlotWords, ValidBit};
-use crate::hw::{AeCode, AeSource, Aeqe, CqeInfo, FlushCode, HwQpState, Polarity, SqOp};
+use crate::hw::{AeCode, AeSource, Aeqe, CqeInfo, FlushCode, Polarity, SqOp};
 use crate::num::Qpn;
 
 fn bytes(words: &[u64]) -> Vec<u8> {
@@ -86,20 +87,7 @@ fn a_datagram_names_its_sender() {
 
 #[test]
 fn errors_have_a_syndrome() {
-    let table = [
-        (FlushCode::LOC_LEN, 0x01),
-        (FlushCode::LOC_QP_OP, 0x02),
-        (FlushCode::PROT, 0x04),
-        (FlushCode::GENERAL, 0x05),
-        (FlushCode::MW_BIND, 0x06),
-        (FlushCode::BAD_RESP, 0x10),
-        (FlushCode::REM_INV_REQ, 0x12),
-        (FlushCode::REM_ACCESS, 0x13),
-        (FlushCode::REM_OP, 0x14),
-        (FlushCode::RETRY_EXC, 0x15),
-        (FlushCode::RNR_RETRY_EXC, 0x16),
-    ];
-    for (code, syndrome) in table {
+    for (code, syndrome) in SYNDROMES {
         let info = CqeInfo::flush(true, Qpn::new(9), 5, 3, code);
         let words = cqe::encode(&info);
         let vendor = u8::try_from(code.0).unwrap();
@@ -259,13 +247,7 @@ fn events_stand_where_the_table_says() {
         Eqe::from_aeqe(&cq),
         &[(1, &[0x04]), (33, &[0x12, 0x34, 0x56]), (43, &[1])],
     );
-    let access = Aeqe {
-        code: AeCode::AMP_BAD_PD,
-        source: AeSource::INBOUND,
-        id: 0x00ab_cdef,
-        state: HwQpState::ERROR,
-        ..Aeqe::default()
-    };
+    let access = refused_access();
     check(
         Eqe::from_aeqe(&access),
         &[(1, &[0x11]), (32, &[6]), (57, &[0xab, 0xcd, 0xef])],
@@ -279,13 +261,8 @@ fn events_stand_where_the_table_says() {
         Eqe::from_aeqe(&quiet),
         &[(1, &[0x27]), (32, &[6, 0, 0xff, 0, 0, 0xab, 0xcd, 0xef])],
     );
-    let down = Aeqe {
-        code: AeCode::PORT_DOWN,
-        id: 1,
-        ..Aeqe::default()
-    };
     check(
-        Eqe::from_aeqe(&down),
+        Eqe::from_aeqe(&port_down()),
         &[(1, &[0x09]), (3, &[1]), (40, &[0x10])],
     );
 }
