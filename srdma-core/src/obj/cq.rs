@@ -172,11 +172,9 @@ impl Cq {
         self.written += u64::from(slots);
         if pushed && trace::on() {
             let [lap, _] = laps;
-            match self.producer.image(cqe, lap) {
-                Some(words) => {
-                    let dialect = self.producer.shadow().dialect();
-                    trace::slot(dialect, self.id, before, &words);
-                }
+            let dialect = self.producer.shadow().dialect();
+            match dialect.slots() {
+                Some(form) => trace::slot(dialect, self.id, before, &form.image(cqe, lap)),
                 None => trace_cqe(self.id, before, laps, cqe),
             }
         }

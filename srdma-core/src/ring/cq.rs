@@ -16,7 +16,7 @@ use super::cursor::{Cursor, distance};
 use super::shadow::CqShadow;
 use super::{RingFault, Words, check_memory};
 use crate::hw::cqe::{CQE_HEADER, CqeWords};
-use crate::hw::dialect::{ArmRequest, Dialect, SlotWords, ValidBit, hns, mlx5};
+use crate::hw::dialect::{ArmRequest, Dialect, SlotForm};
 use crate::hw::{CqeInfo, CqpCompletion, Polarity};
 use crate::limits::MAX_CQE;
 use crate::mem::HostWords;
@@ -158,39 +158,11 @@ impl<W: Words> CqProducer<W> {
     /// Publishes a completion.
     #[inline]
     pub fn push(&mut self, cqe: &CqeInfo) -> Result<(), CqOverflow> {
-        match self.shadow.dialect() {
-            Dialect::E810 if cqe.extended() => {
-                self.push_words(&cqe.encode(), Some(&cqe.encode_ext()))
-            }
-            Dialect::E810 => self.push_words(&cqe.encode(), None),
-            Dialect::Mlx5 => self
-                .push_slot::<{ mlx5::cqe::CQE_HEADER }>(mlx5::cqe::CQE_VALID, || {
-                    mlx5::cqe::encode(cqe)
-                }),
-            Dialect::Hns => self.push_slot::<{ hns::cqe::CQE_HEADER }>(hns::cqe::CQE_VALID, || {
-                hns::cqe::encode(cqe)
-            }),
+        match self.shadow.dialect().slots() {
+            None if cqe.extended() => self.push_words(&cqe.encode(), Some(&cqe.encode_ext())),
+            None => self.push_words(&cqe.encode(), None),
+            Some(form) => self.push_slot(form, cqe),
         }
-    }
-
-    /// A slot with this completion, as it stands in memory on lap `lap`; not for an E810's.
-    pub(crate) fn image(&self, cqe: &CqeInfo, lap: Polarity) -> Option<SlotWords> {
-        let (mut words, header, valid) = match self.shadow.dialect() {
-            Dialect::E810 => return None,
-            Dialect::Mlx5 => (
-                mlx5::cqe::encode(cqe),
-                mlx5::cqe::CQE_HEADER,
-                mlx5::cqe::CQE_VALID,
-            ),
-            Dialect::Hns => (
-                hns::cqe::encode(cqe),
-                hns::cqe::CQE_HEADER,
-                hns::cqe::CQE_VALID,
-            ),
-        };
-        let header = words.get_mut(header)?;
-        *header = valid.stamp(*header, lap);
-        Some(words)
     }
 
     /// Makes sure that there is room for `slots`.
@@ -205,24 +177,19 @@ impl<W: Words> CqProducer<W> {
         Ok(())
     }
 
-    /// Publishes a slot of 64 bytes whose word `HEADER` says that it is there.
+    /// Publishes a slot of 64 bytes whose header says that it is there.
     #[inline]
-    fn push_slot<const HEADER: usize>(
-        &mut self,
-        valid: ValidBit,
-        encode: impl FnOnce() -> SlotWords,
-    ) -> Result<(), CqOverflow> {
+    fn push_slot(&mut self, form: &SlotForm, cqe: &CqeInfo) -> Result<(), CqOverflow> {
         self.claim(1)?;
         let at = self.cursor.index() as usize * slot_words(true);
-        let words = encode();
+        let words = form.image(cqe, self.cursor.polarity());
         for (word, &value) in words.iter().enumerate() {
-            if word != HEADER {
+            if word != form.header {
                 self.words.store(at + word, value);
             }
         }
-        let header = words.get(HEADER).copied().unwrap_or(0);
-        let header = valid.stamp(header, self.cursor.polarity());
-        self.words.store_release(at + HEADER, header);
+        let header = words.get(form.header).copied().unwrap_or(0);
+        self.words.store_release(at + form.header, header);
         self.step(1);
         Ok(())
     }

@@ -14,7 +14,7 @@ use super::cursor::Cursor;
 use super::shadow::CqShadow;
 use super::{RingFault, Words};
 use crate::hw::cqe::{CQE_HEADER, CqeHeader, CqeWords};
-use crate::hw::dialect::{Arming, Dialect, SlotWords, hns, mlx5};
+use crate::hw::dialect::{Arming, Dialect, SlotForm, SlotWords};
 use crate::hw::{CqeInfo, CqpCompletion, FlushCode};
 use crate::mem::HostWords;
 use std::collections::VecDeque;
@@ -25,7 +25,8 @@ struct Buffer<W> {
     words: W,
     cursor: Cursor,
     wide: bool,
-    dialect: Dialect,
+    /// The form of 64-byte entries; `None`: they are an E810's.
+    form: Option<&'static SlotForm>,
     /// Slots read, modulo 2^32.
     count: u32,
 }
@@ -40,7 +41,7 @@ impl<W: Words> Buffer<W> {
             words,
             cursor: Cursor::new(size),
             wide,
-            dialect,
+            form: dialect.slots(),
             count: 0,
         })
     }
@@ -63,43 +64,35 @@ impl<W: Words> Buffer<W> {
 
     /// True if there is an entry at `cursor`.
     fn is_ready(&self, cursor: Cursor) -> bool {
-        match self.dialect {
-            Dialect::E810 => self.copy(cursor).is_some(),
-            Dialect::Mlx5 | Dialect::Hns => self.copy_slot(cursor).is_some(),
+        match self.form {
+            None => self.copy(cursor).is_some(),
+            Some(form) => self.copy_slot(form, cursor).is_some(),
         }
     }
 
     /// The completion at `cursor`, if there is one.
     #[inline]
     fn decode(&self, cursor: Cursor) -> Option<CqeInfo> {
-        match self.dialect {
-            Dialect::E810 => {
-                let (base, ext) = self.copy(cursor)?;
-                Some(CqeInfo::decode(&base, ext.as_ref()))
-            }
-            Dialect::Mlx5 => Some(mlx5::cqe::decode(&self.copy_slot(cursor)?)),
-            Dialect::Hns => Some(hns::cqe::decode(&self.copy_slot(cursor)?)),
-        }
+        let Some(form) = self.form else {
+            let (base, ext) = self.copy(cursor)?;
+            return Some(CqeInfo::decode(&base, ext.as_ref()));
+        };
+        Some((form.decode)(&self.copy_slot(form, cursor)?))
     }
 
     /// A copy of the 64-byte entry at `cursor`, if it is of this lap.
     #[inline]
-    fn copy_slot(&self, cursor: Cursor) -> Option<SlotWords> {
+    fn copy_slot(&self, form: &SlotForm, cursor: Cursor) -> Option<SlotWords> {
         let at = self.at(cursor);
-        let (header_at, lap) = (self.header(), cursor.polarity());
-        let header = self.words.load_acquire(at + header_at);
-        let ready = match self.dialect {
-            Dialect::Mlx5 => mlx5::cqe::is_ready(header, lap),
-            _ => hns::cqe::is_ready(header, lap),
-        };
+        let header = self.words.load_acquire(at + form.header);
         let word = |word| {
-            if word == header_at {
+            if word == form.header {
                 header
             } else {
                 self.words.load(at + word)
             }
         };
-        ready.then(|| core::array::from_fn(word))
+        (form.is_ready)(header, cursor.polarity()).then(|| core::array::from_fn(word))
     }
 
     /// Stores a 64-byte entry over the one at `cursor`.
@@ -110,34 +103,20 @@ impl<W: Words> Buffer<W> {
         }
     }
 
-    /// The word of an entry that publishes it.
-    #[inline]
-    const fn header(&self) -> usize {
-        match self.dialect {
-            Dialect::E810 => CQE_HEADER,
-            Dialect::Mlx5 => mlx5::cqe::CQE_HEADER,
-            Dialect::Hns => hns::cqe::CQE_HEADER,
-        }
-    }
-
     /// Takes the entry at `cursor` away from its queue pair.
     fn void(&self, cursor: Cursor, info: &CqeInfo) {
-        let void = match self.dialect {
-            Dialect::E810 => {
-                let at = match info.srq_wr_id {
-                    Some(_) => self.ext(cursor).0,
-                    None => self.at(cursor),
-                };
-                self.words.store(at + 1, 0);
-                return;
+        if let Some(form) = self.form {
+            if let Some(mut words) = self.copy_slot(form, cursor) {
+                (form.void)(&mut words);
+                self.put_slot(cursor, &words);
             }
-            Dialect::Mlx5 => mlx5::cqe::void,
-            Dialect::Hns => hns::cqe::void,
-        };
-        if let Some(mut words) = self.copy_slot(cursor) {
-            void(&mut words);
-            self.put_slot(cursor, &words);
+            return;
         }
+        let at = match info.srq_wr_id {
+            Some(_) => self.ext(cursor).0,
+            None => self.at(cursor),
+        };
+        self.words.store(at + 1, 0);
     }
 
     /// A copy of the E810's entry at `cursor`, if it and its extension are of this lap.
@@ -296,20 +275,17 @@ impl<W: Words> CqConsumer<W> {
     /// Parking: the rest of a flush starts at WQE `index`, and failed with `code`.  [E810 3.5]
     pub fn park(&mut self, index: u16, code: FlushCode) {
         let front = self.front();
-        let rewritten = match front.dialect {
-            Dialect::E810 => {
-                let at = front.at(front.cursor) + CQE_HEADER;
-                let header = CqeHeader::from_bits(front.words.load(at));
-                let header = header.with_minor(code.0).with_wqe_index(index);
-                front.words.store(at, header.bits());
-                return;
+        if let Some(form) = front.form {
+            if let Some(words) = front.copy_slot(form, front.cursor) {
+                let rewritten = (form.rewritten)(&words, index, code);
+                front.put_slot(front.cursor, &rewritten);
             }
-            Dialect::Mlx5 => mlx5::cqe::rewritten,
-            Dialect::Hns => hns::cqe::rewritten,
-        };
-        if let Some(words) = front.copy_slot(front.cursor) {
-            front.put_slot(front.cursor, &rewritten(&words, index, code));
+            return;
         }
+        let at = front.at(front.cursor) + CQE_HEADER;
+        let header = CqeHeader::from_bits(front.words.load(at));
+        let header = header.with_minor(code.0).with_wqe_index(index);
+        front.words.store(at, header.bits());
     }
 
     /// Makes completions of a dying QP name none: their context becomes 0. Those of an SRQ keep

@@ -22,7 +22,7 @@ pub mod syndrome;
 
 pub use arming::{ArmRequest, Arming};
 
-use super::Polarity;
+use super::{CqeInfo, FlushCode, Polarity};
 use crate::num::CqId;
 use core::fmt;
 
@@ -139,6 +139,17 @@ impl Dialect {
         wide || !matches!(self, Self::E810)
     }
 
+    /// The form of its completions; `None` for an E810, whose slots have two sizes.
+    #[inline]
+    #[must_use]
+    pub const fn slots(self) -> Option<&'static SlotForm> {
+        match self {
+            Self::E810 => None,
+            Self::Mlx5 => Some(&mlx5::cqe::CQE),
+            Self::Hns => Some(&hns::cqe::CQE),
+        }
+    }
+
     /// Whether a completion queue can have so many slots: counters of other NICs have one bit that
     /// tells laps apart.
     #[must_use]
@@ -226,6 +237,38 @@ impl Shape {
             valid: ValidBit::E810,
             fresh: 0,
         }
+    }
+}
+
+/// The form of completions in 64-byte slots: all that their queues ask a dialect.
+#[derive(Clone, Copy, Debug)]
+pub struct SlotForm {
+    /// The word that is written last.
+    pub header: usize,
+    /// The bit in it that tells laps apart.
+    pub valid: ValidBit,
+    /// Whether a header is of this lap, and of an entry.
+    pub is_ready: fn(u64, Polarity) -> bool,
+    /// The words of a completion, its valid bit clear.
+    pub encode: fn(&CqeInfo) -> SlotWords,
+    /// What they stand for.
+    pub decode: fn(&SlotWords) -> CqeInfo,
+    /// Takes an entry away from its queue pair.
+    pub void: fn(&mut SlotWords),
+    /// The entry of a flush for what is left of it: from a WQE on, with its code.
+    pub rewritten: fn(&SlotWords, u16, FlushCode) -> SlotWords,
+}
+
+impl SlotForm {
+    /// A slot as it stands in memory on lap `lap`.
+    #[inline]
+    #[must_use]
+    pub fn image(&self, cqe: &CqeInfo, lap: Polarity) -> SlotWords {
+        let mut words = (self.encode)(cqe);
+        if let Some(header) = words.get_mut(self.header) {
+            *header = self.valid.stamp(*header, lap);
+        }
+        words
     }
 }
 

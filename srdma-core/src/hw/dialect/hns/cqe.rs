@@ -10,7 +10,7 @@
 //!
 //! The second half of the originals holds inline data, which nobody asks for here.
 
-use super::super::{SlotWords, ValidBit, syndrome};
+use super::super::{SlotForm, SlotWords, ValidBit, syndrome};
 use crate::hw::cqe::{rq_op_is_invalidate, rq_op_is_write_imm};
 use crate::hw::{CqeInfo, FlushCode, Major, Polarity, SqOp};
 use crate::num::Qpn;
@@ -131,6 +131,16 @@ pub const CQE_HEADER: usize = 0;
 pub const CQE_VALID: ValidBit = ValidBit {
     bit: 7,
     first: true,
+};
+/// The form of a completion.
+pub const CQE: SlotForm = SlotForm {
+    header: CQE_HEADER,
+    valid: CQE_VALID,
+    is_ready,
+    encode,
+    decode,
+    void,
+    rewritten,
 };
 
 /// True if the header is of this lap.                                  [events 4.8]

@@ -16,7 +16,7 @@
 //! beyond them. A slot that was never written counts as INVALID, so that a large queue costs no
 //! memory.
 
-use super::super::{SlotWords, ValidBit, syndrome};
+use super::super::{SlotForm, SlotWords, ValidBit, syndrome};
 use crate::hw::cqe::rq_op_is_write_imm;
 use crate::hw::{CqeInfo, FlushCode, Major, Polarity, SqOp};
 use crate::num::Qpn;
@@ -193,6 +193,16 @@ pub const CQE_HEADER: usize = 7;
 pub const CQE_VALID: ValidBit = ValidBit {
     bit: 56,
     first: false,
+};
+/// The form of a completion.
+pub const CQE: SlotForm = SlotForm {
+    header: CQE_HEADER,
+    valid: CQE_VALID,
+    is_ready,
+    encode,
+    decode,
+    void,
+    rewritten,
 };
 /// The word with the completion context.
 const CONTEXT: usize = 1;
