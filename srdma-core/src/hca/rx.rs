@@ -145,6 +145,7 @@ impl<'b> Segments<'b> {
 }
 
 /// What comes between the packets of a buffer and takes more of the device than a queue pair gets.
+#[derive(Clone, Copy)]
 enum Aside<'b> {
     /// No packet.
     Malformed(Malformed, &'b [u8]),
