@@ -4,7 +4,7 @@
 
 use super::case::{Case, Mode, Op};
 use crate::cmd::{DeviceArgs, seconds};
-use clap::ValueEnum;
+use clap::{ArgGroup, ValueEnum};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
 
@@ -54,6 +54,7 @@ pub(crate) struct ServerArgs {
 
 /// `perf client`.
 #[derive(clap::Args, Debug, Clone)]
+#[command(group(ArgGroup::new("one").args(["op", "mode"]).multiple(true)))]
 pub(crate) struct ClientArgs {
     /// The server: a name or address, with a port if it is not 18791
     #[arg(value_name = "HOST")]
@@ -65,25 +66,25 @@ pub(crate) struct ClientArgs {
     #[arg(long, value_enum)]
     pub(crate) mode: Option<Mode>,
     /// Bytes of a message
-    #[arg(long, value_name = "BYTES")]
+    #[arg(long, value_name = "BYTES", requires = "one")]
     pub(crate) size: Option<u32>,
     /// Queue pairs
-    #[arg(long, default_value_t = 1, value_name = "N")]
+    #[arg(long, default_value_t = 1, value_name = "N", requires = "one")]
     pub(crate) qps: u32,
     /// Requests outstanding on each queue pair
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", requires = "one")]
     pub(crate) depth: Option<u32>,
     /// Requests that are posted together, of which the last reports its completion
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", requires = "one")]
     pub(crate) batch: Option<u32>,
     /// Both sides send at the same time (bandwidth of WRITE); the sum counts
-    #[arg(long)]
+    #[arg(long, requires = "one")]
     pub(crate) both: bool,
     /// Largest payload of a packet, in bytes
     #[arg(long, value_name = "BYTES")]
     pub(crate) mtu: Option<u16>,
     /// Sleep until an event comes, instead of polling
-    #[arg(long)]
+    #[arg(long, requires = "one")]
     pub(crate) events: bool,
     /// Seconds for each measurement
     #[arg(long, default_value_t = 1.0, value_name = "SECONDS", value_parser = seconds)]
@@ -194,6 +195,26 @@ mod tests {
             let line = Line::try_parse_from(words).unwrap();
             assert_eq!(line.args.case(), Some(case));
         }
+    }
+
+    #[test]
+    fn what_the_table_does_not_heed_is_refused() {
+        let parse = |words: &[&str]| Line::try_parse_from([&["client", "::1"], words].concat());
+        for option in [
+            "--both",
+            "--events",
+            "--size=64",
+            "--qps=2",
+            "--depth=8",
+            "--batch=4",
+        ] {
+            let error = parse(&[option]).map(|_| ()).unwrap_err();
+            assert!(error.to_string().contains("--mode"), "{option}: {error}");
+            parse(&[option, "--op", "write"]).unwrap();
+            parse(&[option, "--mode", "bw"]).unwrap();
+        }
+        let table = parse(&["--mtu=1024", "--duration=0.5", "--json"]).unwrap();
+        assert_eq!(table.args.case(), None);
     }
 
     #[test]
