@@ -175,7 +175,6 @@ impl Cq {
             state: lock(&self.inner.state),
             cq: &self.inner,
             driven: false,
-            done: Completion::EMPTY,
         }
     }
 
@@ -184,9 +183,8 @@ impl Cq {
         let mut poll = self.poll();
         let mut count = 0;
         for place in completions {
-            if !poll.next_into(place) {
-                break;
-            }
+            let Some(wc) = poll.next() else { break };
+            *place = wc.to_completion();
             count += 1;
         }
         count
@@ -416,8 +414,6 @@ pub struct Poll<'a> {
     state: MutexGuard<'a, CqState>,
     cq: &'a CqInner,
     driven: bool,
-    /// What was found last, and is lent.
-    done: Completion,
 }
 
 impl Poll<'_> {
@@ -428,24 +424,11 @@ impl Poll<'_> {
     #[allow(clippy::should_implement_trait, reason = "lends, unlike an iterator")]
     #[inline]
     pub fn next(&mut self) -> Option<Wc<'_>> {
-        if self.state.reaper.next_into(&mut self.done)
-            || self.drive() && self.state.reaper.next_into(&mut self.done)
-        {
-            return Some(Wc::new(&mut self.done));
+        if let Some(completion) = self.state.reaper.next() {
+            return Some(Wc::new(completion));
         }
-        None
-    }
-
-    /// Writes the next completion to `place`; false if there is none.
-    #[inline]
-    fn next_into(&mut self, place: &mut Completion) -> bool {
-        self.state.reaper.next_into(place) || self.drive() && self.state.reaper.next_into(place)
-    }
-
-    /// Runs a pass of the device, the first time: false if there was one already.
-    fn drive(&mut self) -> bool {
         if self.driven {
-            return false;
+            return None;
         }
         self.driven = true;
         // Who polls an armed queue is about to sleep on it.
@@ -454,7 +437,7 @@ impl Poll<'_> {
         } else {
             self.cq.ctx.driver.engine.drive_polling();
         }
-        true
+        self.state.reaper.next().map(Wc::new)
     }
 }
 

@@ -133,6 +133,7 @@ pub struct Hca {
     dev: Device,
     timers: Timers,
     flows: rx::Flows,
+    last_qp: Option<rx::LastQp>,
     cqp: Option<Cqp>,
 }
 
@@ -168,6 +169,7 @@ impl Hca {
             dev,
             timers: Timers::default(),
             flows: rx::Flows::new(),
+            last_qp: None,
             cqp: None,
         }
     }

@@ -166,7 +166,6 @@ impl Qp {
         }
     }
 
-    #[inline]
     fn serve(&mut self, ctx: &mut Ctx<'_>, packet: &Packet<'_>) -> Result<(), Fault> {
         if !self.check_psn(ctx, packet)? {
             return Ok(());
