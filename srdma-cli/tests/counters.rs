@@ -12,7 +12,7 @@
 
 mod common;
 
-use common::{Background, address, json_lines, srdma, wait_until};
+use common::{Background, address, json_lines, run, srdma, wait_until};
 use serde_json::Value;
 
 /// The process on `address`, and a counter of its device.
@@ -62,4 +62,16 @@ fn counters_of_a_running_process_move() {
         look(&there, "sent_pkts").is_none(),
         "a killed process is forgotten"
     );
+}
+
+#[test]
+fn nothing_to_show_is_said() {
+    // No process has this number.
+    let options = ["counters", "--pid", "4294967295"];
+    let output = run(&options);
+    assert!(output.status.success() && output.stdout.is_empty());
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(text.contains("has a device open"), "{text}");
+    let output = run(&[&options[..], &["--json"]].concat());
+    assert!(output.stdout.is_empty() && output.stderr.is_empty());
 }

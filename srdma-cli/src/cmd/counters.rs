@@ -46,18 +46,25 @@ type Before = HashMap<(u32, String, String), u64>;
 /// Shows counters, once or until interrupted.
 pub(crate) fn run(args: &CountersArgs) -> Result<()> {
     let mut before = Before::new();
+    let mut told = args.json;
     loop {
+        let mut answers = 0;
         for text in srdma_net::stats::ask_all() {
             let process: Process =
                 serde_json::from_str(&text).map_err(|_| CliError::garbled("process", &text))?;
             if args.pid.is_some_and(|pid| pid != process.pid) {
                 continue;
             }
+            answers += 1;
             if args.json {
                 out::line(&text);
             } else {
                 show(args, &process, &mut before);
             }
+        }
+        if answers == 0 && !told {
+            eprintln!("no such process of this user has a device open");
+            told = true;
         }
         let Some(period) = args.watch else {
             return Ok(());
