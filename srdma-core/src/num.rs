@@ -175,7 +175,13 @@ impl Psn {
     /// The number before this one.
     #[must_use]
     pub const fn prev(self) -> Self {
-        Self::new(self.0.wrapping_sub(1))
+        self.back(1)
+    }
+
+    /// The number `packets` before, modulo 2^24.
+    #[must_use]
+    pub const fn back(self, packets: u32) -> Self {
+        Self::new(self.0.wrapping_sub(packets))
     }
 
     /// Signed distance `self - earlier`, in -2^23 .. 2^23. The half-range value is negative,

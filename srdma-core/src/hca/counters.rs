@@ -96,6 +96,8 @@ counters! {
     implied_nak,
     /// READ and atomic responses that were placed ahead of their turn.
     responses_ahead,
+    /// Request packets from the middle of a message whose payload was placed ahead of their turn.
+    requests_ahead,
     /// Datagrams that carried an ECN congestion mark.
     rcvd_ecn_marked,
     /// Congestion notifications received.

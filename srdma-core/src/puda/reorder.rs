@@ -14,7 +14,7 @@ use crate::hca::counters::Counters;
 use crate::limits::{IEQ_HELD_PER_QP, IEQ_LOW_WATER, IEQ_WINDOW};
 use crate::num::Psn;
 use crate::time::{Instant, earliest};
-use crate::wire::Sack;
+use crate::wire::{Sack, Verb};
 use std::collections::VecDeque;
 
 /// The first hole is waited for so long.
@@ -34,7 +34,25 @@ const TOLD: usize = 16;
 pub(crate) struct Held {
     pub(crate) psn: Psn,
     pub(crate) at: Instant,
-    pub(crate) buf: Kept,
+    pub(crate) what: What,
+}
+
+/// What is held of a packet.
+#[derive(Debug)]
+pub(crate) enum What {
+    /// All of it.
+    Whole(Kept),
+    /// Its payload is in its place already.
+    Placed(Placed),
+}
+
+/// A packet from the middle of a message, whose payload is in its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Placed {
+    pub(crate) verb: Verb,
+    /// PSN of the first packet of the message.
+    pub(crate) first: Psn,
+    pub(crate) ack_req: bool,
 }
 
 /// What became of a packet that came ahead of its turn.
@@ -169,22 +187,19 @@ impl Reorder {
         self.list.front().map(|held| held.at)
     }
 
-    /// Takes in a packet that is `ahead` of its turn.
+    /// Where in the list a packet belongs that is `ahead` of its turn, or why it is not taken in.
     // rule: roce-155
-    // rule: ieq-2, ieq-3, ieq-4
-    pub(crate) fn admit(
+    // rule: ieq-2, ieq-3
+    pub(crate) fn find(
         &mut self,
         (psn, ahead): (Psn, u32),
-        bytes: &[u8],
-        now: Instant,
-        ieq: &mut Ieq,
         counters: &mut Counters,
-    ) -> Admission {
+    ) -> Result<usize, Admission> {
         self.stats.total_ieq_bufs += 1;
         if ahead > IEQ_WINDOW {
             self.stats.bad_seq_num += 1;
             counters.ieq_bad_seq_num += 1;
-            return Admission::Refused;
+            return Err(Admission::Refused);
         }
         // Mostly it belongs at the end.
         let mut at = self.list.len();
@@ -193,33 +208,74 @@ impl Reorder {
             if distance == 0 {
                 self.stats.dup_held += 1;
                 counters.ieq_dup_held += 1;
-                return Admission::Copy;
+                return Err(Admission::Copy);
             }
             if distance > 0 {
                 break;
             }
             at -= 1;
         }
-        // The nearest are needed first: a full list gives up its last for one before it.
+        Ok(at)
+    }
+
+    /// The packet before place `at`.
+    pub(crate) fn before(&self, at: usize) -> Option<&Held> {
+        at.checked_sub(1).and_then(|before| self.list.get(before))
+    }
+
+    /// Makes room at `at`, which [`find`](Self::find) gave: false if there is none. The nearest are
+    /// needed first, so a full list gives up its last for one before it.
+    // rule: ieq-4
+    pub(crate) fn make_room(&mut self, at: usize, ieq: &mut Ieq, counters: &mut Counters) -> bool {
         if self.is_full() && at < self.list.len() {
             self.drop_last(ieq, counters);
         }
-        let room = !self.is_full() && ieq.pool.available() > IEQ_LOW_WATER;
-        let Some(buf) = room.then(|| ieq.pool.keep(bytes)).flatten() else {
-            self.stats.no_rx_bufs += 1;
-            counters.ieq_no_rx_bufs += 1;
-            return Admission::Refused;
-        };
+        !self.is_full()
+    }
+
+    /// Copies a packet, or shares the slab that it lies in; `None` if all buffers are taken.
+    // rule: ieq-4
+    pub(crate) fn keep(bytes: &[u8], ieq: &mut Ieq) -> Option<What> {
+        let room = ieq.pool.available() > IEQ_LOW_WATER;
+        let kept = room.then(|| ieq.pool.keep(bytes)).flatten();
+        kept.map(What::Whole)
+    }
+
+    /// There is no room for a packet.
+    pub(crate) fn refuse(&mut self, counters: &mut Counters) -> Admission {
+        self.stats.no_rx_bufs += 1;
+        counters.ieq_no_rx_bufs += 1;
+        Admission::Refused
+    }
+
+    /// Takes a packet in at `at`, where there is room.
+    pub(crate) fn insert(&mut self, at: usize, held: Held, counters: &mut Counters) -> Admission {
         if self.list.is_empty() {
             self.stats.pmode_count += 1;
         }
-        let follows = self.list.back().is_none_or(|last| psn == last.psn.add(1));
+        let follows = self
+            .list
+            .back()
+            .is_none_or(|last| held.psn == last.psn.add(1));
         self.news |= at == self.list.len() && !follows;
-        self.list.insert(at, Held { psn, at: now, buf });
+        self.list.insert(at, held);
         self.stats.out_of_order += 1;
         counters.ieq_out_of_order += 1;
         self.stats.list_max = self.stats.list_max.max(self.list.len() as u64);
         Admission::Held
+    }
+
+    /// A packet that was just taken in cannot be held after all.
+    pub(crate) fn remove(
+        &mut self,
+        at: usize,
+        ieq: &mut Ieq,
+        counters: &mut Counters,
+    ) -> Admission {
+        if let Some(held) = self.list.remove(at) {
+            self.give_up(held, ieq, counters);
+        }
+        Admission::Refused
     }
 
     fn drop_last(&mut self, ieq: &mut Ieq, counters: &mut Counters) {
@@ -231,7 +287,9 @@ impl Reorder {
     fn give_up(&mut self, held: Held, ieq: &mut Ieq, counters: &mut Counters) {
         self.stats.discarded += 1;
         counters.ieq_discarded += 1;
-        ieq.pool.put(held.buf);
+        if let What::Whole(buf) = held.what {
+            ieq.pool.put(buf);
+        }
     }
 
     /// The packet with `epsn`, if it is held. Those before it have been served otherwise and go.
@@ -240,7 +298,7 @@ impl Reorder {
         epsn: Psn,
         ieq: &mut Ieq,
         counters: &mut Counters,
-    ) -> Option<Kept> {
+    ) -> Option<What> {
         loop {
             let distance = self.list.front()?.psn.since(epsn);
             if distance > 0 {
@@ -250,7 +308,7 @@ impl Reorder {
             if distance == 0 {
                 self.stats.fpdu_processed += 1;
                 counters.ieq_reinjected += 1;
-                return Some(held.buf);
+                return Some(held.what);
             }
             self.give_up(held, ieq, counters);
         }

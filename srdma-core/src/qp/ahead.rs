@@ -15,7 +15,7 @@
 use super::Qp;
 use super::lost::Piece;
 use super::requester::{Requester, Step};
-use super::score::{Filled, Score};
+use super::score::{Filled, Score, Settled};
 use super::window::{Kind, SendCtx};
 use crate::hca::ctx::Ctx;
 use crate::hca::peer::packet_cost;
@@ -37,6 +37,8 @@ pub(crate) struct Ahead {
     /// behind the last. They are asked for again when it is there, and none behind them is taken
     /// before.
     refused: Option<(Psn, Psn)>,
+    /// A request whose data shares no place with that of another, of all before the second number.
+    apart: Option<(u64, u64)>,
 }
 
 impl Ahead {
@@ -111,17 +113,23 @@ impl Qp {
         let placed = !copy && !refused && self.place_ahead(ctx, packet, psn);
         let ahead = self.req.ahead.get_or_insert_default();
         ahead.score.begin(una);
+        let mut news = true;
         if copy {
             ahead.patience.copy_of(psn, ctx.ieq.gap_max_ns);
             ctx.counters.stale_response += 1;
         } else if placed && let Ok(filled) = ahead.score.settle(psn, una, now) {
-            ahead.learn(psn, filled, now);
+            news = filled != Settled::Next;
+            ahead.learn(psn, filled.hole(), now);
             self.on_placed_ahead(ctx, packet, psn);
         } else if !ahead.score.is_asked(psn, now) {
             ahead.refuse(psn);
             ahead.reach(psn, una, now);
         }
-        self.on_outlived(ctx, psn);
+        let ahead = self.req.ahead.get_or_insert_default();
+        news |= ahead.score.outlived(psn, now);
+        if news || self.req.ask_at.is_some_and(|at| at <= now) {
+            self.plan_asking(ctx);
+        }
     }
 
     /// It counts as progress, and holds nothing of our socket any more.
@@ -142,16 +150,44 @@ impl Qp {
     /// Places the data of a response; false if it is not what was asked for, which is judged when
     /// its turn comes, or if order decides what is left where it goes.
     fn place_ahead(&mut self, ctx: &Ctx<'_>, packet: &Packet<'_>, psn: Psn) -> bool {
-        let Some((number, work)) = self.work_at(psn) else {
+        let Some((number, work)) = self.usual_work(psn).or_else(|| self.work_at(psn)) else {
             return false;
         };
+        let apart = self.is_apart((number, &work));
         let (una, mtu) = (self.req.una, self.conn.mtu);
         let before = usize::try_from(number.saturating_sub(self.req.retired)).unwrap_or(0);
         let mut earlier = self.req.inflight.iter().take(before);
         let index = u32::try_from(psn.since(work.first)).unwrap_or(0);
         work.kind.needs_response()
-            && !earlier.any(|other| other.end_after(una) > 0 && work.clashes(index, other, mtu))
+            && (apart
+                || !earlier
+                    .any(|other| other.end_after(una) > 0 && work.clashes(index, other, mtu)))
             && self.store(ctx, packet, (number, work), psn).is_ok()
+    }
+
+    /// As `work_at`, if it is the request that the last response was for.
+    fn usual_work(&self, psn: Psn) -> Option<(u64, SendCtx)> {
+        let (number, _) = self.req.ahead.as_deref()?.apart?;
+        let work = self.req.ctx_of(number)?;
+        let within = psn.since(work.first) >= 0 && work.end_after(psn) > 0;
+        within.then_some((number, *work))
+    }
+
+    /// The data of a request shares no place with that of another. Looked up once a request, and
+    /// again when there are new ones.
+    fn is_apart(&mut self, (number, work): (u64, &SendCtx)) -> bool {
+        let req = &mut self.req;
+        let known = (number, req.end());
+        let Some(ahead) = req.ahead.as_deref_mut() else {
+            return false;
+        };
+        if ahead.apart != Some(known) {
+            let others = (req.retired..).zip(&req.inflight);
+            let mut others = others.filter(|(other, _)| *other != number);
+            let apart = others.all(|(_, other)| work.is_apart(other));
+            ahead.apart = apart.then_some(known);
+        }
+        ahead.apart.is_some()
     }
 
     /// What a later request asked for is there already, and where this one's data would go.
@@ -159,7 +195,7 @@ impl Qp {
         let Some(ahead) = self.req.ahead.as_deref() else {
             return false;
         };
-        if ahead.score.is_idle() {
+        if ahead.score.is_idle() || ahead.apart == Some((number, self.req.end())) {
             return false;
         }
         let (una, mtu) = (self.req.una, self.conn.mtu);

@@ -70,6 +70,29 @@ pub(super) struct Filled {
     pub(super) times: u32,
 }
 
+/// How a PSN was settled.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Settled {
+    /// It is the next one behind all that is known.
+    Next,
+    /// There are new holes before it.
+    Skipped,
+    /// It was missing.
+    Filled(Filled),
+    /// It was neither settled nor missing.
+    Unknown,
+}
+
+impl Settled {
+    /// What was known of the hole that it was in.
+    pub(super) const fn hole(self) -> Option<Filled> {
+        match self {
+            Self::Filled(filled) => Some(filled),
+            _ => None,
+        }
+    }
+}
+
 /// The window.
 #[derive(Debug)]
 pub(super) struct Score {
@@ -173,28 +196,32 @@ impl Score {
     }
 
     /// `psn` is settled; everything before it that is not is missing. `Err`: it was settled, or
-    /// lies outside. Otherwise what was known of the hole that it was in.
-    pub(super) fn settle(
-        &mut self,
-        psn: Psn,
-        una: Psn,
-        now: Instant,
-    ) -> Result<Option<Filled>, ()> {
+    /// lies outside.
+    pub(super) fn settle(&mut self, psn: Psn, una: Psn, now: Instant) -> Result<Settled, ()> {
         let ahead = psn.since(una);
         if !(0..MAX_PSN_WINDOW.cast_signed()).contains(&ahead) || self.has(psn, una) {
             return Err(());
         }
+        let skipped = psn.since(self.high);
         self.reach(psn, una, now);
-        let filled = self.fill(psn);
+        // Something may have been insisted on that lies behind all that is known.
+        let insisted = self.holes.back().is_some_and(|hole| hole.holds(psn));
+        let settled = if skipped < 0 || insisted {
+            self.fill(psn).map_or(Settled::Unknown, Settled::Filled)
+        } else if skipped == 0 {
+            Settled::Next
+        } else {
+            Settled::Skipped
+        };
         let (word, bit) = Self::place(psn);
         if let Some(bits) = self.bits.get_mut(word) {
             *bits |= bit;
             self.set += 1;
         }
-        if psn.add(1).since(self.high) > 0 {
+        if skipped >= 0 {
             self.high = psn.add(1);
         }
-        Ok(filled)
+        Ok(settled)
     }
 
     /// Takes `psn` out of its hole.
@@ -284,14 +311,15 @@ impl Score {
     }
 
     /// An answer to something from `psn` on has come: what was asked for before that was sent is
-    /// lost again.
-    pub(super) fn outlived(&mut self, psn: Psn, now: Instant) {
+    /// lost again. False: nothing is.
+    pub(super) fn outlived(&mut self, psn: Psn, now: Instant) -> bool {
+        let mut any = false;
         for hole in &mut self.holes {
             if hole.asked.is_some_and(|asked| psn.since(asked.sent) >= 0) {
-                hole.asked = None;
-                hole.since = now;
+                (hole.asked, hole.since, any) = (None, now, true);
             }
         }
+        any
     }
 
     /// The hole that `psn` lies in is to be asked for at once; it is made if there is none.

@@ -94,11 +94,16 @@ impl SendCtx {
         (aligned && other.kind.needs_response() && at < other.span.1).then_some(index)
     }
 
+    /// No answer to `other` goes where those to this go.
+    pub(crate) fn is_apart(&self, other: &Self) -> bool {
+        let apart = other.span.1 <= self.span.0 || self.span.1 <= other.span.0;
+        apart || !other.kind.needs_response()
+    }
+
     /// Data of packet `index` may not be placed before that of `other`, which is earlier: they go
     /// to one place, and what comes last is not told by whole packets.
     pub(crate) fn clashes(&self, index: u32, other: &Self, mtu: u32) -> bool {
-        let apart = other.span.1 <= self.span.0 || self.span.1 <= other.span.0;
-        if apart || !other.kind.needs_response() {
+        if self.is_apart(other) {
             return false;
         }
         let mtu64 = u64::from(mtu);

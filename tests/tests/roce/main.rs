@@ -21,6 +21,7 @@ mod ieq;
 mod mend;
 mod mw;
 mod paged;
+mod placed;
 mod ports;
 mod puda;
 mod rc_atomic;

@@ -23,17 +23,24 @@ impl Rig {
         let psn = epsn.add(ahead);
         let bytes = psn.value().to_be_bytes();
         let (ieq, counters) = (&mut self.ieq, &mut self.counters);
-        self.list.admit(
-            (psn, ahead),
-            &bytes,
-            Instant(u64::from(ahead)),
-            ieq,
-            counters,
-        )
+        let place = match self.list.find((psn, ahead), counters) {
+            Ok(place) => place,
+            Err(admission) => return admission,
+        };
+        let room = self.list.make_room(place, ieq, counters);
+        let what = room.then(|| Reorder::keep(&bytes, ieq)).flatten();
+        let at = Instant(u64::from(ahead));
+        match what {
+            Some(what) => self.list.insert(place, Held { psn, at, what }, counters),
+            None => self.list.refuse(counters),
+        }
     }
 
     fn take(&mut self, epsn: Psn) -> Option<u32> {
-        let buf = self.list.take(epsn, &mut self.ieq, &mut self.counters)?;
+        let taken = self.list.take(epsn, &mut self.ieq, &mut self.counters)?;
+        let What::Whole(buf) = taken else {
+            panic!("{taken:?} was kept whole");
+        };
         let bytes = <[u8; 4]>::try_from(&*buf).expect("four bytes");
         self.ieq.pool.put(buf);
         Some(u32::from_be_bytes(bytes))

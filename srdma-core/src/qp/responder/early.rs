@@ -7,17 +7,21 @@
 //!                           └─ the wait is over ─► NAK, once; again only if nothing comes of it
 //! ```
 //!
-//! Nothing is carried out ahead of its turn, so a program sees what it sees without loss.
+//! Nothing is carried out ahead of its turn, so a program sees what it sees without loss; but the
+//! payload from the middle of a message that has begun goes to its place at once, for where that is
+//! follows from its PSN.
 //! [E810 8.6.4, RoCEv2 6.2]
 
+use super::Message;
 use crate::hca::ctx::Ctx;
 use crate::limits::IEQ_HOLD_NS;
+use crate::mem::Claim;
 use crate::num::Psn;
-use crate::puda::reorder::{Admission, Reorder};
+use crate::puda::reorder::{Admission, Held, Placed, Reorder, What};
 use crate::qp::Qp;
 use crate::qp::attr::QpState;
 use crate::time::{Instant, earliest};
-use crate::wire::{NakCode, Packet, Sack, Syndrome};
+use crate::wire::{NakCode, Packet, Position, Sack, Syndrome, Verb};
 
 /// A sequence NAK is repeated when the hole is still open after this time.
 const NAK_REPEAT_NS: u64 = 1_000_000;
@@ -25,6 +29,15 @@ const NAK_REPEAT_NS: u64 = 1_000_000;
 const MAX_BACKOFF: u32 = 6;
 /// A peer that has just filled a part of a hole is given this time to go on.
 const GOES_ON_NS: u64 = 50_000;
+
+/// Where a payload goes.
+#[derive(Clone, Copy, Debug)]
+enum Place {
+    /// What a WRITE named, and how far into it.
+    Claimed(Claim, u64),
+    /// So far into the receive WQE.
+    Received(u64),
+}
 
 impl Qp {
     /// A request beyond the expected PSN: packets before it are late or lost.
@@ -42,11 +55,9 @@ impl Qp {
         }
         self.rsp.unsettled = true;
         if ctx.ieq.keeps() {
-            let early = self.early.get_or_insert_default();
-            let place = (packet.psn(), ahead);
-            let now = ctx.now;
-            let admission = early.admit(place, packet.bytes(), now, ctx.ieq, ctx.counters);
-            if admission == Admission::Held || !early.is_empty() {
+            let admission = self.hold(ctx, packet, ahead);
+            let holds = self.early.as_deref().is_some_and(|early| !early.is_empty());
+            if admission == Admission::Held || holds {
                 self.watch_hole(ctx);
                 if self.conn.peer_is_ours() && packet.ack_req() {
                     self.tell_held(ctx);
@@ -68,6 +79,125 @@ impl Qp {
         if repeat {
             self.tell_hole(ctx);
         }
+    }
+
+    /// Takes in a packet that is `ahead` of its turn: its payload goes to its place if that is
+    /// known, else all of it is kept.
+    fn hold(&mut self, ctx: &mut Ctx<'_>, packet: &Packet<'_>, ahead: u32) -> Admission {
+        let (psn, at) = (packet.psn(), ctx.now);
+        let early = self.early.get_or_insert_default();
+        let index = match early.find((psn, ahead), ctx.counters) {
+            Ok(index) => index,
+            Err(admission) => return admission,
+        };
+        let room = early.make_room(index, ctx.ieq, ctx.counters);
+        let place = self.known_place(packet, (ahead, index)).filter(|_| room);
+        let what = match &place {
+            Some((placed, _)) => Some(What::Placed(*placed)),
+            None if room => Reorder::keep(packet.bytes(), ctx.ieq),
+            None => None,
+        };
+        let early = self.early.get_or_insert_default();
+        let Some(what) = what else {
+            return early.refuse(ctx.counters);
+        };
+        let admission = early.insert(index, Held { psn, at, what }, ctx.counters);
+        // The payload last: what is read back after it would wait until it is in memory.
+        if let Some((_, place)) = place {
+            if !self.place_early(ctx, packet, place) {
+                let early = self.early.get_or_insert_default();
+                return early.remove(index, ctx.ieq, ctx.counters);
+            }
+            ctx.counters.requests_ahead += 1;
+        }
+        admission
+    }
+
+    /// Where the payload goes of a packet from the middle of the message whose turn it is. `None`
+    /// if it is not sure to be of this message: that is judged when its turn comes.
+    fn known_place(
+        &self,
+        packet: &Packet<'_>,
+        (ahead, index): (u32, usize),
+    ) -> Option<(Placed, Place)> {
+        let (info, bytes, mtu) = (packet.info(), packet.payload(), self.conn.mtu);
+        if info.position != Position::Middle || bytes.len() != mtu as usize {
+            return None;
+        }
+        let after = u64::from(ahead) * u64::from(mtu);
+        let (done, place) = match self.rsp.message? {
+            Message::Write {
+                claim: Some(claim),
+                len,
+                done,
+            } if info.verb == Verb::Write => {
+                let at = done + after;
+                // Its last packet has a byte at least.
+                if at + bytes.len() as u64 >= u64::from(len) {
+                    return None;
+                }
+                (done, Place::Claimed(claim, at))
+            }
+            Message::Send { done } if info.verb == Verb::Send => {
+                // One packet cannot be both the last of a message and the first of the next, so
+                // what is behind a hole of one packet and a middle is still of this message.
+                let early = self.early.as_deref()?;
+                let joined = match early.before(index) {
+                    Some(before) => match before.what {
+                        What::Placed(_) => before.psn,
+                        What::Whole(_) => return None,
+                    },
+                    None => self.rsp.epsn.prev(),
+                };
+                if packet.psn().since(joined) > 2 {
+                    return None;
+                }
+                (done, Place::Received(done + after))
+            }
+            _ => return None,
+        };
+        let packets = u32::try_from(done / u64::from(mtu)).ok()?;
+        let placed = Placed {
+            verb: info.verb,
+            first: self.rsp.epsn.back(packets),
+            ack_req: packet.ack_req(),
+        };
+        Some((placed, place))
+    }
+
+    /// Places a payload; false if it does not fit or may not go there. The end of a message still
+    /// comes last, so who polls its last byte sees all of it.
+    // rule: ieq-17
+    fn place_early(&self, ctx: &Ctx<'_>, packet: &Packet<'_>, place: Place) -> bool {
+        let bytes = packet.payload();
+        match place {
+            Place::Claimed(claim, at) => {
+                let grant = ctx.regions.renew(&claim, at, bytes.len());
+                grant.is_ok_and(|grant| grant.place(0, bytes).is_ok())
+            }
+            Place::Received(at) => self.place_recv(ctx, at, bytes).is_ok(),
+        }
+    }
+
+    /// The turn of a packet has come whose payload is in its place. False: the message that it was
+    /// taken for is over, so it does not count.
+    fn serve_placed(&mut self, ctx: &mut Ctx<'_>, placed: Placed) -> bool {
+        let mtu = u64::from(self.conn.mtu);
+        let (verb, done) = match &mut self.rsp.message {
+            Some(Message::Send { done }) => (Verb::Send, done),
+            Some(Message::Write { done, .. }) => (Verb::Write, done),
+            None => return false,
+        };
+        let packets = u64::from(self.rsp.epsn.since(placed.first).unsigned_abs());
+        if verb != placed.verb || *done != packets * mtu {
+            return false;
+        }
+        *done += mtu;
+        self.rsp.epsn = self.rsp.epsn.add(1);
+        if placed.ack_req {
+            self.ack_due(ctx);
+        }
+        true
     }
 
     /// The peer asked, and would learn nothing from the hole alone.
@@ -177,24 +307,21 @@ impl Qp {
         }
         self.rsp.unsettled = false;
         let mut served = false;
-        while let Some(buf) = self
+        while let Some(what) = self
             .early
             .as_mut()
             .and_then(|early| early.take(self.rsp.epsn, ctx.ieq, ctx.counters))
         {
             served = true;
-            let outcome = match Packet::parse(&buf) {
-                Ok(packet) => {
-                    let outcome = self.serve(ctx, &packet);
-                    if let Err(fault) = outcome {
-                        self.refuse(ctx, &packet, fault);
-                    }
-                    outcome
+            let good = match what {
+                What::Placed(placed) => self.serve_placed(ctx, placed),
+                What::Whole(buf) => {
+                    let good = self.serve_kept(ctx, &buf);
+                    ctx.ieq.pool.put(buf);
+                    good
                 }
-                Err(_) => Ok(()),
             };
-            ctx.ieq.pool.put(buf);
-            if outcome.is_err() || self.state == QpState::Err {
+            if !good || self.state == QpState::Err {
                 self.discard_early(ctx);
                 return;
             }
@@ -219,6 +346,18 @@ impl Qp {
             self.rsp.unsettled = true;
             self.watch_hole(ctx);
         }
+    }
+
+    /// Serves a packet that was kept; false if it was refused.
+    fn serve_kept(&mut self, ctx: &mut Ctx<'_>, bytes: &[u8]) -> bool {
+        let Ok(packet) = Packet::parse(bytes) else {
+            return true;
+        };
+        let outcome = self.serve(ctx, &packet);
+        if let Err(fault) = outcome {
+            self.refuse(ctx, &packet, fault);
+        }
+        outcome.is_ok()
     }
 
     /// Gives up what is held: the queue pair ends, starts over, or refuses what comes before it.
