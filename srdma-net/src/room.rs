@@ -1,131 +1,141 @@
-//! Room in the sockets of this machine, for packets that nobody acknowledges.
+//! Room in the sockets of receivers, for packets that nobody acknowledges.
 //!
 //! ```text
-//! run of UC or UD ─► port of a process here ─┬─ some were let go since the last look ─► send
-//!                                            └─ ask the kernel (sock_diag) ─┬─ has room ─► send
-//!                                                                           └─ else: later
+//! run of UC or UD ─┬─ to a process on this machine: what does its socket hold?   (`seen.rs`)
+//!                  ╰─ to anybody else: what has been taken of what was sent?     (`told.rs`)
+//!                                         └─ fits ─► send          else: later
 //! ```
 //!
 //! The kernel drops silently what a full socket does not take. Reliable services count what is
-//! under way; for the others the socket of the receiver is the only measure, and on one machine it
-//! can be read by anybody. A receiver that stands still is waited for, but not for long: what comes
-//! after is lost, as on a network. Where nothing can be read (another machine, another namespace, a
-//! kernel without sock_diag) everything goes at once.
+//! under way; for the others the socket of the receiver is the only measure. On this machine the
+//! kernel shows it; elsewhere receivers of our kind are asked (`note.rs`). Nobody is waited for
+//! long, so whoever tells nothing is sent everything at once, as any network card would.
 
-use socket2::{Domain, Protocol, Socket, Type};
+mod note;
+mod seen;
+mod told;
+
+pub(crate) use note::{Desk, Reply, ask};
+pub(crate) use told::Question;
+
+use crate::sys::gather;
+use crate::tx::segs;
+use seen::Seen;
+use srdma_core::hca::ports::block_of;
+use srdma_core::num::Qpn;
 use srdma_core::tx::{Run, TxBatch};
-use srdma_core::wire::flow::ROCE_PORT;
-use std::collections::HashMap;
-use std::io::Read;
+use srdma_core::wire::BTH_LEN;
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
+use told::{Line, Told};
 
 /// How long a full receiver is waited for that takes nothing.
 const PATIENCE: Duration = Duration::from_millis(200);
-/// What goes before the next look at a receiver that cannot be seen.
-const UNSEEN: u32 = 64 << 20;
-/// Of the memory of a socket, what may be taken when more is sent. The rest is for what the kernel
-/// has not delivered yet, and for what other senders do meanwhile.
-const FILLED: u32 = 4;
-/// Of the memory of a socket, what goes between two looks.
-const SHARE: u32 = 8;
-/// Receivers that are remembered.
-const TARGETS: usize = 1024;
 
-/// What the kernel says of a socket: bytes that it holds, and may hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Fill {
-    used: u32,
-    size: u32,
+/// Whether there is room; `None` if that cannot be known.
+type Answer = Option<bool>;
+
+/// What waits for a receiver.
+#[derive(Clone, Copy, Debug)]
+enum Held {
+    /// For a socket on this machine.
+    Seen(SocketAddr),
+    /// For news of a receiver, before it takes so much more.
+    Told(Line, u32),
 }
 
-#[derive(Clone, Copy, Debug, Default)]
-struct Target {
-    /// May go before the next look.
-    rest: u32,
-    /// It was full at the last look: what it held, and since when nothing was taken from it.
-    full: Option<(u32, Instant)>,
-}
-
-impl Target {
-    /// It is full at `now` and holds `used` bytes: true if it may still make room.
-    fn waits(&mut self, used: u32, now: Instant) -> bool {
-        let since = match self.full {
-            Some((held, since)) if held <= used => since,
-            _ => now,
-        };
-        self.full = Some((used, since));
-        now - since < PATIENCE
-    }
-}
-
-/// Looks at receivers.
+/// What is known of receivers.
 #[derive(Debug)]
 pub(crate) struct Room {
-    kernel: Option<Socket>,
-    targets: HashMap<SocketAddr, Target>,
-    /// Whose socket held the last batch back.
-    held: Option<SocketAddr>,
+    seen: Seen,
+    told: Told,
+    /// What held the last batch back.
+    held: Option<Held>,
+    /// Bytes of a batch that probably are not held back.
+    hint: u32,
 }
+
+/// What fits the emptiest receiver.
+const LEAST: u32 = 64 << 10;
 
 impl Room {
     pub(crate) fn new() -> Self {
         Self {
-            kernel: diag(),
-            targets: HashMap::new(),
+            seen: Seen::new(),
+            told: Told::new(),
             held: None,
+            hint: u32::MAX,
         }
+    }
+
+    /// Bytes that may be worth building: what a receiver took of the last batch that was cut off,
+    /// and a quarter more after each that was not.
+    pub(crate) const fn hint(&self) -> u32 {
+        self.hint
     }
 
     /// How many runs of `batch` may go, from the first on.
     pub(crate) fn admit(&mut self, batch: &TxBatch<'_>) -> usize {
-        let waits = |run: &Run| {
-            let goes = !run.unreliable || run.target.port() == ROCE_PORT;
-            !(goes || self.fits(run.target, cost(run)))
+        self.held = None;
+        let mut bytes = 0;
+        for (at, run) in batch.runs.iter().enumerate() {
+            if !run.unreliable || run.target.ip().is_multicast() {
+                continue;
+            }
+            self.held = self.waits(batch, run);
+            if self.held.is_some() {
+                self.hint = bytes.max(LEAST);
+                return at;
+            }
+            bytes = run.bytes.saturating_add(bytes);
+        }
+        if bytes > 0 {
+            self.hint = self.hint.saturating_add(self.hint / 4);
+        }
+        batch.runs.len()
+    }
+
+    /// What `run` has to wait for.
+    fn waits(&mut self, batch: &TxBatch<'_>, run: &Run) -> Option<Held> {
+        let cost = cost(run);
+        if run.target.port() != srdma_core::wire::ROCE_PORT
+            && let Some(fits) = self.seen.fits(run.target, cost)
+        {
+            return (!fits).then_some(Held::Seen(run.target));
+        }
+        let bth: [u8; BTH_LEN] = gather::first(segs(batch, run));
+        let [_, _, _, _, _, a, b, c, ..] = bth;
+        let dest = Qpn::new(u32::from_be_bytes([0, a, b, c]));
+        let line = Line {
+            target: run.target,
+            block: block_of(dest),
         };
-        let first = batch.runs.iter().position(waits);
-        self.held = first.and_then(|at| Some(batch.runs.get(at)?.target));
-        first.unwrap_or(batch.runs.len())
+        let fits = self.told.fits(line, (run.local, dest), cost);
+        (!fits).then_some(Held::Told(line, cost))
     }
 
     /// True while the receiver that held the last batch back has no room: there is no use in
     /// building such packets again.
     pub(crate) fn is_held(&mut self) -> bool {
-        if self.held.is_some_and(|addr| self.ask(addr)) {
+        let waits = match self.held {
+            None => false,
+            Some(Held::Seen(addr)) => self.seen.ask(addr) == Some(false),
+            Some(Held::Told(line, cost)) => self.told.waits(line, cost, Instant::now()),
+        };
+        if !waits {
             self.held = None;
         }
-        self.held.is_some()
+        waits
     }
 
-    fn fits(&mut self, addr: SocketAddr, cost: u32) -> bool {
-        if self.targets.len() >= TARGETS && !self.targets.contains_key(&addr) {
-            self.targets.clear();
-        }
-        let target = self.targets.entry(addr).or_default();
-        if let Some(rest) = target.rest.checked_sub(cost) {
-            target.rest = rest;
-            return true;
-        }
-        self.ask(addr)
+    /// What is to be asked now, each once.
+    pub(crate) fn questions(&mut self) -> impl Iterator<Item = Question> {
+        self.told.questions()
     }
 
-    /// Looks at a receiver: may something go to it?
-    fn ask(&mut self, addr: SocketAddr) -> bool {
-        let target = self.targets.entry(addr).or_default();
-        let fill = self.kernel.as_mut().and_then(|kernel| look(kernel, addr));
-        let Some(fill) = fill else {
-            target.rest = UNSEEN;
-            return true;
-        };
-        if fill.used <= fill.size / FILLED {
-            target.full = None;
-            // What the kernel has put off does not count yet: it may need this processor.
-            std::thread::yield_now();
-        } else if target.waits(fill.used, Instant::now()) {
-            return false;
-        }
-        target.rest = fill.size / SHARE;
-        true
+    /// A receiver at `from` has answered.
+    pub(crate) fn hear(&mut self, from: IpAddr, reply: &Reply) {
+        self.told.hear(from, reply);
     }
 }
 
@@ -135,148 +145,5 @@ fn cost(run: &Run) -> u32 {
     run.bytes + run.bytes / 4 + u32::from(run.packets) * PACKET
 }
 
-/// A socket to the kernel's list of sockets.
-fn diag() -> Option<Socket> {
-    const AF_NETLINK: i32 = libc::AF_NETLINK;
-    const SOCK_DIAG: i32 = 4;
-    let socket = Socket::new(
-        Domain::from(AF_NETLINK),
-        Type::DGRAM.nonblocking(),
-        Some(Protocol::from(SOCK_DIAG)),
-    );
-    socket.ok()
-}
-
-/// How full the socket is that receives at `addr`; `None` if the kernel does not know one.
-/// Costs two system calls that never wait.
-fn look(kernel: &mut Socket, addr: SocketAddr) -> Option<Fill> {
-    let mut answer = [0; 512];
-    kernel.send(&question(addr)).ok()?;
-    let len = kernel.read(&mut answer).ok()?;
-    fill(answer.get(..len)?)
-}
-
-const HEADER: usize = 16;
-/// The body of the question, and that of the answer before its attributes.
-const QUESTION: usize = 56;
-const ANSWER: usize = 72;
-const SOCK_DIAG_BY_FAMILY: u16 = 20;
-const SKMEMINFO: u16 = 7;
-
-/// `nlmsghdr`, `inet_diag_req_v2`: the UDP socket that would receive what is sent to `addr`.
-fn question(addr: SocketAddr) -> [u8; HEADER + QUESTION] {
-    const REQUEST: u16 = 1;
-    const FAMILY: usize = HEADER;
-    const PORTS: usize = HEADER + 8;
-    const ADDRS: usize = HEADER + 12;
-    const COOKIE: usize = HEADER + 48;
-    let mut bytes = [0; HEADER + QUESTION];
-    let len = u32::try_from(bytes.len()).unwrap_or(0);
-    let mut put = |at: usize, part: &[u8]| {
-        if let Some(to) = bytes.get_mut(at..at + part.len()) {
-            to.copy_from_slice(part);
-        }
-    };
-    put(0, &len.to_ne_bytes());
-    put(4, &SOCK_DIAG_BY_FAMILY.to_ne_bytes());
-    put(6, &REQUEST.to_ne_bytes());
-    let family = if addr.is_ipv4() {
-        libc::AF_INET
-    } else {
-        libc::AF_INET6
-    };
-    let small = |number: i32| u8::try_from(number).unwrap_or(0);
-    put(FAMILY, &[small(family), small(libc::IPPROTO_UDP)]);
-    put(FAMILY + 2, &[1 << (SKMEMINFO - 1)]);
-    put(FAMILY + 4, &u32::MAX.to_ne_bytes());
-    // The sender's side comes first, and the receiver's second.
-    for side in 0..2 {
-        put(PORTS + 2 * side, &addr.port().to_be_bytes());
-        match addr.ip() {
-            IpAddr::V4(v4) => put(ADDRS + 16 * side, &v4.octets()),
-            IpAddr::V6(v6) => put(ADDRS + 16 * side, &v6.octets()),
-        }
-    }
-    put(COOKIE, &[0xff; 8]);
-    bytes
-}
-
-/// `nlmsghdr`, `inet_diag_msg`, attributes: the memory of the socket.
-fn fill(answer: &[u8]) -> Option<Fill> {
-    let half = |at: usize| Some(u16::from_ne_bytes(*answer.get(at..)?.first_chunk()?));
-    let word = |at: usize| Some(u32::from_ne_bytes(*answer.get(at..)?.first_chunk()?));
-    if half(4)? != SOCK_DIAG_BY_FAMILY {
-        return None;
-    }
-    let mut at = HEADER + ANSWER;
-    loop {
-        let (len, kind) = (usize::from(half(at)?), half(at + 2)?);
-        if kind == SKMEMINFO {
-            let (used, size) = (word(at + 4)?, word(at + 8)?);
-            return Some(Fill { used, size });
-        }
-        at += len.max(4).next_multiple_of(4);
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::net::UdpSocket;
-
-    #[test]
-    fn the_kernel_tells_how_full_a_socket_is() {
-        for at in ["127.0.0.1:0", "[::1]:0"] {
-            let Ok(socket) = UdpSocket::bind(at) else {
-                println!("skip: no address {at}");
-                continue;
-            };
-            let addr = socket.local_addr().unwrap();
-            let Some(mut kernel) = diag() else {
-                println!("skip: no sock_diag");
-                return;
-            };
-            let Some(before) = look(&mut kernel, addr) else {
-                println!("skip: no sock_diag for UDP");
-                return;
-            };
-            assert_eq!(before.used, 0);
-            assert!(before.size > 0);
-            let sender = UdpSocket::bind(at).unwrap();
-            sender.send_to(&[0; 4000], addr).unwrap();
-            let after = look(&mut kernel, addr).unwrap();
-            assert!(after.used >= 4000, "{after:?}");
-            assert_eq!(after.size, before.size);
-            drop(socket);
-            assert_eq!(look(&mut kernel, addr), None, "nobody is there any more");
-        }
-    }
-
-    #[test]
-    fn patience_counts_while_the_receiver_takes_nothing() {
-        let start = Instant::now();
-        let mut target = Target::default();
-        assert!(target.waits(5000, start));
-        assert!(target.waits(6000, start + PATIENCE / 2), "more has come");
-        assert!(!target.waits(6000, start + PATIENCE), "it stands still");
-        assert!(
-            target.waits(5999, start + PATIENCE),
-            "it has taken something"
-        );
-        assert!(target.waits(5999, start + PATIENCE * 3 / 2));
-        assert!(!target.waits(5999, start + PATIENCE * 2));
-    }
-
-    #[test]
-    fn garbage_is_no_answer() {
-        for seed in 0..1000u64 {
-            let mut rng = fastrand::Rng::with_seed(seed);
-            let mut bytes: Vec<u8> = (0..rng.usize(..200)).map(|_| rng.u8(..)).collect();
-            let _ = fill(&bytes);
-            if let Some(kind) = bytes.get_mut(4..6) {
-                kind.copy_from_slice(&SOCK_DIAG_BY_FAMILY.to_ne_bytes());
-            }
-            let _ = fill(&bytes);
-        }
-    }
-}
+mod tests;

@@ -12,12 +12,13 @@
 //! Nothing waits here. A socket without room is reported as blocked.
 
 use crate::offload::{Offload, Refusal, judge};
-use crate::room::Room;
+use crate::room::{Question, Reply, Room};
 use crate::socket::RoceSocket;
 use crate::sys::cmsg::TxOptions;
 use crate::sys::mmsg::{Outgoing, SendRing};
 use srdma_core::tx::{Run, Seg, TxBatch};
 use std::io;
+use std::net::IpAddr;
 
 /// Messages of one system call.
 const MESSAGES: usize = 256;
@@ -44,7 +45,7 @@ pub struct TxCounters {
     pub bytes: u64,
     /// Times that a socket had no room.
     pub blocked: u64,
-    /// Times that something waited for a receiver on this machine to have room.
+    /// Times that something waited for a receiver to have room.
     pub held: u64,
     /// Targets to which GSO was given up.
     pub gso_lowered: u64,
@@ -101,9 +102,24 @@ impl Sender {
         &self.offload
     }
 
-    /// True while a receiver on this machine has no room for what it held back.
+    /// True while a receiver has no room for what it held back.
     pub(crate) fn is_held(&mut self) -> bool {
         self.room.is_held()
+    }
+
+    /// Bytes that nobody acknowledges which may be worth building.
+    pub(crate) const fn room(&self) -> u32 {
+        self.room.hint()
+    }
+
+    /// What is to be asked of receivers, behind what was sent, each once.
+    pub(crate) fn questions(&mut self) -> impl Iterator<Item = Question> {
+        self.room.questions()
+    }
+
+    /// A receiver at `from` has answered.
+    pub(crate) fn hear(&mut self, from: IpAddr, reply: &Reply) {
+        self.room.hear(from, reply);
     }
 
     /// Sends a batch, each run from the socket of its local address.

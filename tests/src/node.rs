@@ -252,7 +252,7 @@ impl Node {
 
     /// Whether packets that nobody acknowledges have to stay.
     pub fn hold_unreliable(&mut self, hold: bool) {
-        self.arena.limits.hold_unreliable = hold;
+        self.arena.limits.unreliable = if hold { 0 } else { u32::MAX };
     }
 
     /// One batch, of which only the first `runs` runs leave; `None` if there is nothing to send.

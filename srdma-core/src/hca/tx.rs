@@ -32,13 +32,23 @@ impl Hca {
         acks: Acks,
     ) -> Option<TxBatch<'a>> {
         arena.reset();
+        let limit = u64::from(arena.limits.unreliable);
+        let mut unreliable = 0;
         while arena.has_room(MAX_PIECES) {
             let Some(turn) = self.dev.ready.pop_front() else {
                 break;
             };
-            if arena.limits.hold_unreliable && self.is_unreliable(turn) {
+            let limited = limit != u64::from(u32::MAX) && self.is_unreliable(turn);
+            if limited && unreliable >= limit {
                 self.dev.held.push_back(turn);
-            } else if self.take_turn(now, turn, arena) {
+                continue;
+            }
+            let before = if limited { arena.bytes() } else { 0 };
+            let full = self.take_turn(now, turn, arena);
+            if limited {
+                unreliable += arena.bytes() - before;
+            }
+            if full {
                 break;
             }
         }

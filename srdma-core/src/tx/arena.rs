@@ -38,8 +38,9 @@ pub struct TxLimits {
     pub max_segments: u16,
     /// Targets that do not take GSO (the kernel refused it once).
     pub refused: Vec<IpAddr>,
-    /// Packets that nobody acknowledges stay where they are: a receiver has no room for them.
-    pub hold_unreliable: bool,
+    /// Bytes of packets that nobody acknowledges, about: a receiver has no room for more. What else
+    /// there is of them stays where it is.
+    pub unreliable: u32,
 }
 
 impl Default for TxLimits {
@@ -47,7 +48,7 @@ impl Default for TxLimits {
         Self {
             max_segments: 64,
             refused: Vec::new(),
-            hold_unreliable: false,
+            unreliable: u32::MAX,
         }
     }
 }

@@ -5,13 +5,16 @@ use super::faults::Faults;
 use super::follow::{self, Known};
 use crate::error::NetError;
 use crate::offload::{GsoLimit, OffloadConfig};
+use crate::room::{self, Desk};
 use crate::rx::RxRing;
 use crate::share::door::Door;
 use crate::share::{self, Share};
 use crate::socket::{ROCE_PORT, RoceSocket, SocketConfig};
 use crate::tx::{Sender, Sent};
 use crate::wire_link::WireLink;
+use srdma_core::hca::ports::BLOCK_BITS;
 use srdma_core::hca::{Hca, LocalAddr};
+use srdma_core::num::Qpn;
 use srdma_core::rx::RxMeta;
 use srdma_core::time::Instant;
 use srdma_core::tx::{TxBatch, TxLimits};
@@ -19,10 +22,11 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 
-/// Sockets on which nothing came lately are only looked at in every so many-th pass.
-const QUIET_PASSES: u32 = 32;
-/// Passes without a packet after which a socket is quiet.
+/// Passes without a packet after which a socket is looked at less often: after so many times as
+/// many passes, in every so many-th. What comes to it late is late by a small part of the silence.
 const QUIET_AFTER: u32 = 64;
+/// Every socket is looked at as often as this.
+const QUIET_PASSES: u32 = 32;
 
 /// The sockets of a device.
 pub(crate) struct UdpLink {
@@ -36,6 +40,9 @@ pub(crate) struct UdpLink {
     interfaces: Vec<String>,
     settings: SocketConfig,
     door: Door,
+    desk: Desk,
+    /// Questions that left.
+    asked: u64,
     passes: u32,
     rx: RxRing,
     tx: Sender,
@@ -106,6 +113,8 @@ pub(super) fn open(config: EngineConfig) -> Result<(Link, Hca), NetError> {
                 interfaces: config.interfaces,
                 settings,
                 door: Door::default(),
+                desk: Desk::default(),
+                asked: 0,
                 passes: 0,
                 rx: RxRing::new(crate::rx::RX_BUFFERS),
                 tx: Sender::new(config.gso),
@@ -148,6 +157,14 @@ impl Link {
     /// True while there is no use in building packets that nobody acknowledges.
     pub(crate) fn is_held(&mut self) -> bool {
         self.carrier.is_held()
+    }
+
+    /// Bytes that nobody acknowledges which may be worth building.
+    pub(super) fn room(&self) -> u32 {
+        match &self.carrier {
+            Carrier::Wire(_) => u32::MAX,
+            Carrier::Udp(udp) => udp.tx.room(),
+        }
     }
 
     /// Sends a batch.
@@ -294,7 +311,11 @@ impl Carrier {
     fn is_held(&mut self) -> bool {
         match self {
             Self::Wire(_) => false,
-            Self::Udp(udp) => udp.tx.is_held(),
+            Self::Udp(udp) => {
+                let held = udp.tx.is_held();
+                udp.ask();
+                held
+            }
         }
     }
 
@@ -303,7 +324,9 @@ impl Carrier {
             Self::Wire(wire) => wire.send(batch),
             Self::Udp(udp) => {
                 let UdpLink { tx, sockets, .. } = &mut **udp;
-                tx.send(sockets, batch)
+                let sent = tx.send(sockets, batch);
+                udp.ask();
+                sent
             }
         }
     }
@@ -360,20 +383,29 @@ impl UdpLink {
         let mut total = 0;
         for (at, (socket, quiet)) in self.sockets.iter().zip(&mut self.quiet).enumerate() {
             for (end, quiet) in socket.ends().zip(quiet) {
-                if *quiet > QUIET_AFTER && !self.passes.is_multiple_of(QUIET_PASSES) {
+                *quiet = quiet.saturating_add(1);
+                if !self.passes.is_multiple_of(turn_of(*quiet)) {
                     continue;
                 }
                 let got = self.rx.receive(end);
-                *quiet = if got == 0 { quiet.saturating_add(1) } else { 0 };
+                if got != 0 {
+                    *quiet = 0;
+                }
                 total += got;
                 for (index, buffer) in self.rx.filled() {
                     let lends = hca.wants_slabs();
                     if lends {
                         hca.lend(self.rx.slab(index));
                     }
-                    let mut f = |meta: &RxMeta, bytes: &[u8]| f(hca, meta, bytes);
+                    let desk = &mut self.desk;
+                    let f = |meta: &RxMeta, bytes: &[u8]| {
+                        desk.sift(meta, bytes, |meta, bytes| f(hca, meta, bytes));
+                    };
                     match &self.share {
-                        None => f(buffer.0, buffer.1),
+                        None => {
+                            let mut f = f;
+                            f(buffer.0, buffer.1)
+                        }
                         Some(share) if end.port == ROCE_PORT => {
                             self.door.sort(share, (at, socket), now, buffer, f);
                         }
@@ -385,7 +417,24 @@ impl UdpLink {
                 }
             }
         }
+        let tx = &mut self.tx;
+        self.desk
+            .serve(now, &self.sockets, |from, reply| tx.hear(from, reply));
         total
+    }
+
+    /// Asks receivers, behind what was just sent to them, what they have taken.
+    fn ask(&mut self) {
+        let Self {
+            tx, sockets, share, ..
+        } = self;
+        for question in tx.questions() {
+            let socket = sockets.iter().find(|at| at.local() == question.local);
+            let block = share.as_ref().map_or(1, |share| share.name());
+            let home = Qpn::new(u32::from(block) << BLOCK_BITS);
+            let asked = socket.is_some_and(|socket| room::ask(socket, &question, home));
+            self.asked += u64::from(asked);
+        }
     }
 
     fn counters(&self) -> Vec<(&'static str, u64)> {
@@ -406,6 +455,9 @@ impl UdpLink {
             ("socket_tx_packets", tx.packets),
             ("socket_tx_blocked", tx.blocked),
             ("socket_tx_held", tx.held),
+            ("notes_asked", self.asked),
+            ("notes_answered", self.desk.counters().answered),
+            ("notes_refused", self.desk.counters().refused),
             ("socket_tx_gso_lowered", tx.gso_lowered),
             (
                 "socket_tx_lost",
@@ -419,9 +471,24 @@ impl UdpLink {
     }
 }
 
+/// A socket that gave nothing for `quiet` passes is looked at in every so many-th.
+fn turn_of(quiet: u32) -> u32 {
+    (quiet / QUIET_AFTER).clamp(1, QUIET_PASSES)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::budgets;
+    use super::{QUIET_AFTER, QUIET_PASSES, budgets, turn_of};
+
+    #[test]
+    fn a_quiet_socket_is_looked_at_ever_less_but_never_forgotten() {
+        assert_eq!(turn_of(0), 1);
+        assert_eq!(turn_of(2 * QUIET_AFTER - 1), 1);
+        assert_eq!(turn_of(u32::MAX), QUIET_PASSES);
+        for quiet in (0..5000).step_by(7) {
+            assert!(turn_of(quiet) <= 1 + quiet / QUIET_AFTER);
+        }
+    }
 
     #[test]
     fn what_is_in_flight_fits_the_socket() {

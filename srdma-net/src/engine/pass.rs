@@ -124,9 +124,9 @@ impl Core {
         let mut any = false;
         self.link.depart(now);
         self.blocked = self.link.is_held();
-        self.arena.limits.hold_unreliable = self.blocked;
         for _ in 0..BATCHES_PER_PASS {
             self.link.carrier.answer(now, &mut self.hca);
+            self.arena.limits.unreliable = if self.blocked { 0 } else { self.link.room() };
             let Some(batch) = self.hca.poll_transmit(now, &mut self.arena, acks) else {
                 // A datagram may wait for an answer that only its turn asked for.
                 if self.link.carrier.answer(now, &mut self.hca) {

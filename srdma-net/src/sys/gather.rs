@@ -1,4 +1,5 @@
-//! The bytes that gather entries name, copied out: for the in-memory wire and for captures.
+//! The bytes that gather entries name, copied out: for the in-memory wire, for captures, and to see
+//! whom packets are for.
 
 use bytes::BytesMut;
 use srdma_core::tx::Seg;
@@ -21,4 +22,22 @@ pub(crate) fn append(out: &mut BytesMut, segs: &[Seg<'_>]) {
         unsafe { core::ptr::copy_nonoverlapping(seg.base(), room.as_mut_ptr(), seg.len()) };
         at += seg.len();
     }
+}
+
+/// The first bytes that `segs` name; zeros where there are none.
+pub(crate) fn first<const N: usize>(segs: &[Seg<'_>]) -> [u8; N] {
+    let mut out = [0; N];
+    let mut at = 0;
+    for seg in segs {
+        let room = out.get_mut(at..).unwrap_or_default();
+        let len = seg.len().min(room.len());
+        if len == 0 {
+            continue;
+        }
+        // SAFETY: why needed: as above. Why sound: as above; no more is read than the entry has,
+        // and no more is written than the target has.
+        unsafe { core::ptr::copy_nonoverlapping(seg.base(), room.as_mut_ptr(), len) };
+        at += len;
+    }
+    out
 }

@@ -21,8 +21,6 @@ pub(crate) struct Host {
 
 /// The device of a side, where it does not matter that the other's has another name.
 const DEVICE: &str = "here";
-/// The place in namespaces.
-pub(crate) const HOSTS: &str = "two hosts";
 
 /// Two sides.
 pub(crate) struct Place {
@@ -157,7 +155,7 @@ fn two_hosts() -> Option<Place> {
         namespace: Some(namespace),
     };
     Some(Place {
-        name: HOSTS,
+        name: "two hosts",
         server: host(b),
         client: host(a),
         target: "10.47.92.2".to_owned(),

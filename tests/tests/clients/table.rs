@@ -27,7 +27,6 @@ impl Row {
             lines.extend(chosen.map(|options| Line {
                 words: self.words(transport, options, long),
                 everywhere: long || Some(options) == self.options.first(),
-                one_machine: self.program == "ib_send_bw" && ["UC", "UD"].contains(transport),
             }));
         }
         lines
@@ -53,9 +52,6 @@ pub(crate) struct Line {
     pub(crate) words: Vec<String>,
     /// It runs in every place, not in one.
     pub(crate) everywhere: bool,
-    /// It fills the receiver faster than it empties, and nobody would send again what was lost:
-    /// only a sender that sees the receiver's socket waits for it.
-    pub(crate) one_machine: bool,
 }
 
 /// The ACK timeout, as its exponent: a second. perftest takes 67 ms; a peer that waits for a
@@ -202,8 +198,7 @@ pub(crate) const TABLE: &[Row] = &[
     row("ibv_ud_pingpong", &["UD"], PINGPONG_UD),
     row("ibv_srq_pingpong", &["RC"], PINGPONG_SRQ),
     row("ibv_xsrq_pingpong", &["XRC"], PINGPONG_XSRQ),
-    row("ib_send_bw", &["RC", "XRC"], SEND_BW),
-    row("ib_send_bw", &["UC", "UD"], SEND_BW),
+    row("ib_send_bw", &["RC", "UC", "UD", "XRC"], SEND_BW),
     row("ib_send_lat", &["RC", "UC", "UD", "XRC"], SEND_LAT),
     row("ib_write_bw", &["RC", "UC", "XRC"], WRITE_BW),
     row("ib_write_lat", &["RC", "UC", "XRC"], WRITE_LAT),
