@@ -14,6 +14,7 @@
 //!
 //! What this file does not do: decide anything about RDMA.
 
+mod budget;
 mod config;
 mod faults;
 mod follow;

@@ -1,5 +1,6 @@
 //! What carries the packets of an engine: sockets, or a wire in memory.
 
+use super::budget::budgets;
 use super::config::{EngineConfig, Transport};
 use super::faults::Faults;
 use super::follow::{self, Known};
@@ -123,24 +124,6 @@ pub(super) fn open(config: EngineConfig) -> Result<(Link, Hca), NetError> {
         }
     };
     Ok((Link { carrier, faults }, Hca::new(hca)))
-}
-
-/// How much may be in flight: requests towards a peer whose socket holds `rmem` bytes, and READ
-/// responses towards ours, which holds `granted`.
-///
-/// ```text
-/// rmem   | half: requests of one peer | quarter: READ responses | quarter: see below |
-/// ```
-///
-/// The kernel gives a quarter of the memory back late (its reader's `forward_deficit`). What the
-/// device counts is right for packets that are sent together and share memory. Without GSO each has
-/// its own, rounded up to a power of two, up to 7/4 of what is counted; and so has each
-/// acknowledgement, a kilobyte that nobody counts.
-fn budgets(rmem: u32, granted: u32, gso: bool) -> (u32, u32) {
-    let counted = |bytes: u32| if gso { bytes } else { bytes / 5 * 2 };
-    let requests = rmem / 2;
-    let responses = (granted / 4 * 3).saturating_sub(requests).max(rmem / 8);
-    (counted(requests), counted(responses))
 }
 
 impl Link {
@@ -478,7 +461,7 @@ fn turn_of(quiet: u32) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use super::{QUIET_AFTER, QUIET_PASSES, budgets, turn_of};
+    use super::{QUIET_AFTER, QUIET_PASSES, turn_of};
 
     #[test]
     fn a_quiet_socket_is_looked_at_ever_less_but_never_forgotten() {
@@ -488,25 +471,5 @@ mod tests {
         for quiet in (0..5000).step_by(7) {
             assert!(turn_of(quiet) <= 1 + quiet / QUIET_AFTER);
         }
-    }
-
-    #[test]
-    fn what_is_in_flight_fits_the_socket() {
-        const RMEM: u32 = 212_992;
-        const LARGE: u32 = 4096 + 768;
-        const SMALL: u32 = 64 + 768;
-        // What the kernel charges for 4 KiB packets: alone, and beside others in one send.
-        for (gso, charged) in [(false, 8448), (true, 4096 + 960)] {
-            let (requests, responses) = budgets(RMEM, RMEM, gso);
-            let packets = requests / LARGE + responses / LARGE;
-            assert!(packets * charged <= RMEM / 4 * 3, "{packets} packets");
-            assert!(requests / LARGE >= 8, "requests starve: {requests}");
-            assert!(responses / LARGE >= 4, "responses starve: {responses}");
-        }
-        // Small ones alone, each with its answer.
-        let (requests, responses) = budgets(RMEM, RMEM, false);
-        assert!((requests + responses) / SMALL * 2 * 960 <= RMEM / 4 * 3);
-        let (requests, responses) = budgets(RMEM, 8 << 20, true);
-        assert_eq!((requests, responses), (RMEM / 2, (6 << 20) - RMEM / 2));
     }
 }

@@ -1,0 +1,44 @@
+//! How much may be under way towards a socket.
+
+/// How much may be in flight: requests towards a peer whose socket holds `rmem` bytes, and READ
+/// responses towards ours, which holds `granted`.
+///
+/// ```text
+/// rmem   | half: requests of one peer | quarter: READ responses | quarter: see below |
+/// ```
+///
+/// The kernel gives a quarter of the memory back late (its reader's `forward_deficit`). What the
+/// device counts is right for packets that are sent together and share memory. Without GSO each has
+/// its own, rounded up to a power of two, up to 7/4 of what is counted; and so has each
+/// acknowledgement, a kilobyte that nobody counts.
+pub(super) fn budgets(rmem: u32, granted: u32, gso: bool) -> (u32, u32) {
+    let counted = |bytes: u32| if gso { bytes } else { bytes / 5 * 2 };
+    let requests = rmem / 2;
+    let responses = (granted / 4 * 3).saturating_sub(requests).max(rmem / 8);
+    (counted(requests), counted(responses))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::budgets;
+
+    #[test]
+    fn what_is_in_flight_fits_the_socket() {
+        const RMEM: u32 = 212_992;
+        const LARGE: u32 = 4096 + 768;
+        const SMALL: u32 = 64 + 768;
+        // What the kernel charges for 4 KiB packets: alone, and beside others in one send.
+        for (gso, charged) in [(false, 8448), (true, 4096 + 960)] {
+            let (requests, responses) = budgets(RMEM, RMEM, gso);
+            let packets = requests / LARGE + responses / LARGE;
+            assert!(packets * charged <= RMEM / 4 * 3, "{packets} packets");
+            assert!(requests / LARGE >= 8, "requests starve: {requests}");
+            assert!(responses / LARGE >= 4, "responses starve: {responses}");
+        }
+        // Small ones alone, each with its answer.
+        let (requests, responses) = budgets(RMEM, RMEM, false);
+        assert!((requests + responses) / SMALL * 2 * 960 <= RMEM / 4 * 3);
+        let (requests, responses) = budgets(RMEM, 8 << 20, true);
+        assert_eq!((requests, responses), (RMEM / 2, (6 << 20) - RMEM / 2));
+    }
+}
