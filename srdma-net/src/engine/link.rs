@@ -381,14 +381,11 @@ impl UdpLink {
                         hca.lend(self.rx.slab(index));
                     }
                     let desk = &mut self.desk;
-                    let f = |meta: &RxMeta, bytes: &[u8]| {
+                    let mut f = |meta: &RxMeta, bytes: &[u8]| {
                         desk.sift(meta, bytes, |meta, bytes| f(hca, meta, bytes));
                     };
                     match &self.share {
-                        None => {
-                            let mut f = f;
-                            f(buffer.0, buffer.1)
-                        }
+                        None => f(buffer.0, buffer.1),
                         Some(share) if end.port == ROCE_PORT => {
                             self.door.sort(share, (at, socket), now, buffer, f);
                         }

@@ -115,7 +115,7 @@ fn batches_shrink_to_what_goes_and_grow_again() {
     let went = script.lend(|batch| room.admit(batch));
     assert!(went < RUNS);
     let hint = room.hint();
-    assert!(hint >= LEAST && hint < u32::MAX / 2);
+    assert!((LEAST..u32::MAX / 2).contains(&hint));
     let mut other = Script::new();
     other.run(a[0].local(), b[0].local(), 0, &[64]).unreliable = true;
     // To somebody else, with room.
