@@ -367,7 +367,7 @@ impl UdpLink {
         for (at, (socket, quiet)) in self.sockets.iter().zip(&mut self.quiet).enumerate() {
             for (end, quiet) in socket.ends().zip(quiet) {
                 *quiet = quiet.saturating_add(1);
-                if !self.passes.is_multiple_of(turn_of(*quiet)) {
+                if self.passes & (turn_of(*quiet) - 1) != 0 {
                     continue;
                 }
                 let got = self.rx.receive(end);
@@ -451,9 +451,15 @@ impl UdpLink {
     }
 }
 
-/// A socket that gave nothing for `quiet` passes is looked at in every so many-th.
-fn turn_of(quiet: u32) -> u32 {
-    (quiet / QUIET_AFTER).clamp(1, QUIET_PASSES)
+/// A socket that gave nothing for `quiet` passes is looked at in every so many-th: a power of two.
+const fn turn_of(quiet: u32) -> u32 {
+    let turns = quiet / QUIET_AFTER | 1;
+    let turn = 1 << turns.ilog2();
+    if turn < QUIET_PASSES {
+        turn
+    } else {
+        QUIET_PASSES
+    }
 }
 
 #[cfg(test)]
@@ -467,6 +473,7 @@ mod tests {
         assert_eq!(turn_of(u32::MAX), QUIET_PASSES);
         for quiet in (0..5000).step_by(7) {
             assert!(turn_of(quiet) <= 1 + quiet / QUIET_AFTER);
+            assert!(turn_of(quiet).is_power_of_two());
         }
     }
 }

@@ -101,6 +101,9 @@ impl Desk {
         mut rest: impl FnMut(&RxMeta, &[u8]),
     ) {
         let stride = meta.stride.max(1);
+        if bytes.len() == stride && stride != LEN {
+            return rest(meta, bytes);
+        }
         if stride < LEN || (stride != LEN && bytes.len() % stride != LEN) {
             return rest(meta, bytes);
         }
