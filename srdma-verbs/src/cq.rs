@@ -175,6 +175,7 @@ impl Cq {
             state: lock(&self.inner.state),
             cq: &self.inner,
             driven: false,
+            done: Completion::EMPTY,
         }
     }
 
@@ -183,8 +184,9 @@ impl Cq {
         let mut poll = self.poll();
         let mut count = 0;
         for place in completions {
-            let Some(wc) = poll.next() else { break };
-            *place = wc.to_completion();
+            if !poll.next_into(place) {
+                break;
+            }
             count += 1;
         }
         count
@@ -414,6 +416,8 @@ pub struct Poll<'a> {
     state: MutexGuard<'a, CqState>,
     cq: &'a CqInner,
     driven: bool,
+    /// What was found last, and is lent.
+    done: Completion,
 }
 
 impl Poll<'_> {
@@ -424,11 +428,24 @@ impl Poll<'_> {
     #[allow(clippy::should_implement_trait, reason = "lends, unlike an iterator")]
     #[inline]
     pub fn next(&mut self) -> Option<Wc<'_>> {
-        if let Some(completion) = self.state.reaper.next() {
-            return Some(Wc::new(completion));
+        if self.state.reaper.next_into(&mut self.done)
+            || self.drive() && self.state.reaper.next_into(&mut self.done)
+        {
+            return Some(Wc::new(&mut self.done));
         }
+        None
+    }
+
+    /// Writes the next completion to `place`; false if there is none.
+    #[inline]
+    fn next_into(&mut self, place: &mut Completion) -> bool {
+        self.state.reaper.next_into(place) || self.drive() && self.state.reaper.next_into(place)
+    }
+
+    /// Runs a pass of the device, the first time: false if there was one already.
+    fn drive(&mut self) -> bool {
         if self.driven {
-            return None;
+            return false;
         }
         self.driven = true;
         // Who polls an armed queue is about to sleep on it.
@@ -437,7 +454,7 @@ impl Poll<'_> {
         } else {
             self.cq.ctx.driver.engine.drive_polling();
         }
-        self.state.reaper.next().map(Wc::new)
+        true
     }
 }
 

@@ -9,7 +9,6 @@
 //! something. Who turns queue entries into completions: `driver::reap`.
 
 use core::fmt;
-use core::marker::PhantomData;
 use core::ops::Deref;
 use srdma_core::num::{Qpn, Rkey};
 
@@ -205,54 +204,63 @@ impl Completion {
     };
 
     /// The number that the program gave the work request.
+    #[inline]
     #[must_use]
     pub const fn wr_id(&self) -> WrId {
         self.wr_id
     }
 
     /// What became of it.
+    #[inline]
     #[must_use]
     pub const fn status(&self) -> WcStatus {
         self.status
     }
 
     /// True for success.
+    #[inline]
     #[must_use]
     pub const fn is_ok(&self) -> bool {
         matches!(self.status, WcStatus::Success)
     }
 
     /// The kind of work request.
+    #[inline]
     #[must_use]
     pub const fn opcode(&self) -> WcOpcode {
         self.opcode
     }
 
     /// Bytes sent, read or received. A datagram receive counts the 40 bytes of its header area.
+    #[inline]
     #[must_use]
     pub const fn byte_len(&self) -> u32 {
         self.byte_len
     }
 
     /// The device's own error code: major in the high half, minor in the low one. [E810 3.4]
+    #[inline]
     #[must_use]
     pub const fn vendor_err(&self) -> u32 {
         self.vendor_err
     }
 
     /// The immediate of a receive, as the number that the sender gave.
+    #[inline]
     #[must_use]
     pub const fn imm(&self) -> Option<u32> {
         self.imm
     }
 
     /// The key that the peer invalidated with its SEND.
+    #[inline]
     #[must_use]
     pub const fn invalidated(&self) -> Option<Rkey> {
         self.invalidated
     }
 
     /// The queue pair that a datagram came from.
+    #[inline]
     #[must_use]
     pub const fn src_qp(&self) -> Option<Qpn> {
         self.src_qp
@@ -260,30 +268,35 @@ impl Completion {
 
     /// The queue pair that the work request was posted to; with a shared receive queue, the one
     /// that the message came in on.
+    #[inline]
     #[must_use]
     pub const fn qp_num(&self) -> Qpn {
         self.qp_num
     }
 
     /// True if the sender asked for a solicited event.
+    #[inline]
     #[must_use]
     pub const fn is_solicited(&self) -> bool {
         self.solicited
     }
 
     /// True if the network header in front of a datagram is IPv4 (in bytes 20..40).
+    #[inline]
     #[must_use]
     pub const fn is_ipv4(&self) -> bool {
         self.ipv4
     }
 
     /// When it came, in nanoseconds of [`crate::Context::raw_clock`], from a queue with timestamps.
+    #[inline]
     #[must_use]
     pub const fn timestamp(&self) -> Option<u64> {
         self.timestamp
     }
 
     /// The flags of verbs.
+    #[inline]
     #[must_use]
     pub const fn flags(&self) -> WcFlags {
         let grh = if self.grh { WcFlags::GRH.0 } else { 0 };
@@ -304,29 +317,28 @@ impl Completion {
 /// A completion, lent out by [`crate::Poll::next`] until the next one is asked for.
 #[derive(Debug)]
 pub struct Wc<'a> {
-    completion: Completion,
-    _slot: PhantomData<&'a mut ()>,
+    completion: &'a mut Completion,
 }
 
-impl Wc<'_> {
-    pub(crate) const fn new(completion: Completion) -> Self {
-        Self {
-            completion,
-            _slot: PhantomData,
-        }
+impl<'a> Wc<'a> {
+    #[inline]
+    pub(crate) const fn new(completion: &'a mut Completion) -> Self {
+        Self { completion }
     }
 
     /// The values, to be kept.
+    #[inline]
     #[must_use]
     pub const fn to_completion(&self) -> Completion {
-        self.completion
+        *self.completion
     }
 }
 
 impl Deref for Wc<'_> {
     type Target = Completion;
 
+    #[inline]
     fn deref(&self) -> &Completion {
-        &self.completion
+        self.completion
     }
 }

@@ -133,7 +133,6 @@ pub struct Hca {
     dev: Device,
     timers: Timers,
     flows: rx::Flows,
-    last_qp: Option<rx::LastQp>,
     cqp: Option<Cqp>,
 }
 
@@ -169,7 +168,6 @@ impl Hca {
             dev,
             timers: Timers::default(),
             flows: rx::Flows::new(),
-            last_qp: None,
             cqp: None,
         }
     }

@@ -5,19 +5,25 @@
 //! ```
 //!
 //! Nothing past the ICRC is reached by a damaged packet, and each check that fails is a named
-//! counter and nothing else.                                           [RoCEv2 3.1, E810 8.6.1]
+//! counter and nothing else. What the packets of a buffer have in common is found once for all of
+//! them: flow, sender, and for packets of one queue pair in a row its addresses and its timer.
+//! [RoCEv2 3.1, E810 8.6.1]
 
 use super::Hca;
+use super::counters::Counters;
+use super::ctx::Ctx;
 use super::id_guard::IdGuard;
+use super::timer::Timers;
 use crate::hw::ieq::IeqClass;
 use crate::num::Qpn;
-use crate::obj::table::Slot;
+use crate::obj::table::{Slot, Table};
+use crate::qp::Qp;
 use crate::qp::attr::{QpState, QpType};
 use crate::rx::RxMeta;
 use crate::time::Instant;
 use crate::trace::{self, PacketNote, PacketPath};
 use crate::wire::icrc::{self, IcrcCheck, IcrcFlow};
-use crate::wire::{Ecn, FlowTuple, Packet, Service};
+use crate::wire::{Ecn, FlowTuple, Malformed, Packet, Service};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 
@@ -48,17 +54,25 @@ impl Flows {
         }
     }
 
-    /// What is known of the identifications that `meta`'s sender uses.
-    fn guard(&mut self, meta: &RxMeta) -> Option<&mut IdGuard> {
+    /// The place of what is known of the identifications that `meta`'s sender uses.
+    fn sender(&mut self, meta: &RxMeta) -> usize {
         let (source, local) = (meta.source.ip(), meta.local);
-        let slot = self.guards.get_mut(hash(source, local, 0) % FLOWS)?;
-        if slot
-            .as_ref()
-            .is_none_or(|(a, b, _)| (*a, *b) != (source, local))
+        let at = hash(source, local, 0) % FLOWS;
+        if let Some(slot) = self.guards.get_mut(at)
+            && slot
+                .as_ref()
+                .is_none_or(|(a, b, _)| (*a, *b) != (source, local))
         {
             *slot = Some((source, local, IdGuard::default()));
         }
-        slot.as_mut().map(|(_, _, guard)| guard)
+        at
+    }
+
+    /// What is known there.
+    #[inline]
+    fn guard(&mut self, at: usize) -> Option<&mut IdGuard> {
+        let (_, _, guard) = self.guards.get_mut(at)?.as_mut()?;
+        Some(guard)
     }
 
     /// The entry of the flow that `meta` belongs to, made if it is not there.
@@ -105,11 +119,103 @@ fn hash(source: IpAddr, local: IpAddr, port: u16) -> usize {
     (mixed >> 20) as usize
 }
 
-/// The queue pair of the last packet, to save the lookup for the next.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct LastQp {
-    qpn: Qpn,
-    slot: Slot,
+/// What the packets of one buffer have in common.
+struct Arrival<'a> {
+    now: Instant,
+    meta: &'a RxMeta,
+    icrc: IcrcFlow,
+    /// Place of what is known of the sender's identifications.
+    sender: usize,
+}
+
+/// The packets of a buffer that were not looked at yet.
+struct Segments<'b> {
+    chunks: core::slice::Chunks<'b, u8>,
+    /// The identification that a sender like us gave the next one.
+    hint: u16,
+}
+
+impl<'b> Segments<'b> {
+    #[inline]
+    fn next(&mut self) -> Option<(&'b [u8], u16)> {
+        let hint = self.hint;
+        self.hint = hint.wrapping_add(1);
+        Some((self.chunks.next()?, hint))
+    }
+}
+
+/// What comes between the packets of a buffer and takes more of the device than a queue pair gets.
+#[derive(Clone, Copy)]
+enum Aside<'b> {
+    /// No packet.
+    Malformed(Malformed, &'b [u8]),
+    /// Not as it was sent.
+    Damaged(Packet<'b>),
+    /// Intact, and not for a connected queue pair.
+    Connectionless(Packet<'b>, u16),
+    /// For a queue pair that is not there.
+    Stray(Packet<'b>),
+    /// Of a queue pair whose packets the driver holds.
+    Captured(Packet<'b>),
+}
+
+/// A packet after the checks that need no queue pair.
+enum Admitted<'b> {
+    /// It goes on, with its identification.
+    Yes(Packet<'b>, u16),
+    /// It is not believed.
+    No,
+    /// It is a matter of its own.
+    Aside(Aside<'b>),
+}
+
+impl Arrival<'_> {
+    /// Structure, ICRC, identification; counts what passes.
+    // rule: roce-38
+    // rule: roce-39
+    #[inline]
+    fn admit<'b>(
+        &self,
+        guard: Option<&mut IdGuard>,
+        counters: &mut Counters,
+        (bytes, hint): (&'b [u8], u16),
+    ) -> Admitted<'b> {
+        let packet = match Packet::parse(bytes) {
+            Ok(packet) => packet,
+            Err(kind) => return Admitted::Aside(Aside::Malformed(kind, bytes)),
+        };
+        let ip_id = match icrc::verify(&self.icrc, bytes, hint) {
+            IcrcCheck::Good { ip_id } => ip_id,
+            IcrcCheck::DfClear { ip_id } => {
+                counters.icrc_df_clear += 1;
+                ip_id
+            }
+            IcrcCheck::Bad => return Admitted::Aside(Aside::Damaged(packet)),
+        };
+        // IPv6 has no identification.
+        if let Some(guard) = guard.filter(|_| self.meta.local.is_ipv4()) {
+            if ip_id == hint {
+                guard.expected();
+            } else if !guard.believes(ip_id, self.now) {
+                counters.icrc_id_jump += 1;
+                return Admitted::No;
+            }
+        }
+        counters.rcvd_pkts += 1;
+        counters.rcvd_bytes += bytes.len() as u64;
+        if self.meta.ecn == Ecn::Ce {
+            counters.rcvd_ecn_marked += 1;
+        }
+        Admitted::Yes(packet, ip_id)
+    }
+
+    /// The packet comes from where the peer of a connected queue pair is.
+    // rule: roce-84
+    #[inline]
+    fn is_from_peer(&self, qp: &Qp) -> bool {
+        let conn = &qp.conn;
+        conn.remote_ip == Some(self.meta.source.ip()) && conn.local_ip == Some(self.meta.local)
+    }
 }
 
 impl Hca {
@@ -132,27 +238,129 @@ impl Hca {
         if meta.stride == 0 {
             return;
         }
-        for (index, segment) in bytes.chunks(meta.stride).enumerate() {
-            let hint = u16::try_from(index).unwrap_or(0);
-            let hint = hint.wrapping_add(meta.first);
-            if trace::on() {
-                self.trace_segment(now, meta, segment, hint);
-            } else {
-                self.handle_segment(now, meta, segment, hint);
-            }
+        let Some(flow) = self.flows.find(meta) else {
+            return;
+        };
+        let arrival = Arrival {
+            now,
+            meta,
+            icrc: flow.icrc,
+            sender: self.flows.sender(meta),
+        };
+        let mut segments = Segments {
+            chunks: bytes.chunks(meta.stride),
+            hint: meta.first,
+        };
+        if !trace::on() {
+            self.handle_segments(&arrival, &mut segments);
+            return;
+        }
+        while let Some((segment, hint)) = segments.next() {
+            self.trace_segment(&arrival, segment, hint);
         }
     }
 
-    /// As `handle_segment`, for who looks on: the packet, what follows from it, and the drop if it
+    /// Serves the packets of a buffer, and what comes between them.
+    #[inline]
+    fn handle_segments<'b>(&mut self, arrival: &Arrival<'_>, segments: &mut Segments<'b>) {
+        while let Some(aside) = self.serve(arrival, segments) {
+            self.handle_aside(arrival, aside);
+        }
+    }
+
+    /// Serves packets for connected queue pairs up to one that is something else. Those in a row
+    /// for one queue pair share the look for it, for its peer's address and for its timer.
+    // rule: roce-83
+    fn serve<'b>(
+        &mut self,
+        arrival: &Arrival<'_>,
+        segments: &mut Segments<'b>,
+    ) -> Option<Aside<'b>> {
+        let mut ctx = self.dev.ctx(arrival.now);
+        let mut guard = self.flows.guard(arrival.sender);
+        // The queue pair of the packet before, if that came from its peer: its timer is to be set.
+        let mut last: Option<(Qpn, Slot)> = None;
+        let aside = loop {
+            let Some(segment) = segments.next() else {
+                break None;
+            };
+            let packet = match arrival.admit(guard.as_deref_mut(), ctx.counters, segment) {
+                Admitted::No => continue,
+                Admitted::Aside(aside) => break Some(aside),
+                Admitted::Yes(packet, ip_id) if !packet.info().service.is_connected() => {
+                    break Some(Aside::Connectionless(packet, ip_id));
+                }
+                Admitted::Yes(packet, _) => packet,
+            };
+            let dest = packet.dest();
+            let known = last.filter(|(qpn, _)| *qpn == dest);
+            if known.is_none() {
+                set_timer(&mut self.qps, &mut self.timers, last.take());
+            }
+            let slot = known.map(|(_, slot)| slot);
+            let Some(slot) = slot.or_else(|| self.qps.find(dest.value())) else {
+                break Some(Aside::Stray(packet));
+            };
+            let Some(qp) = self.qps.get_mut(slot) else {
+                continue;
+            };
+            if !speaks(qp, &packet) {
+                ctx.counters.wrong_service += 1;
+                continue;
+            }
+            if known.is_none() {
+                if !arrival.is_from_peer(qp) {
+                    ctx.counters.wrong_source += 1;
+                    continue;
+                }
+                last = Some((dest, slot));
+            }
+            if qp.conn.pkey.matches(packet.pkey()) {
+                deliver(qp, &mut ctx, &packet);
+            } else {
+                ctx.counters.bad_pkey += 1;
+            }
+            if ctx.ieq.at_hand.is_some() {
+                break Some(Aside::Captured(packet));
+            }
+        };
+        set_timer(&mut self.qps, &mut self.timers, last);
+        aside
+    }
+
+    #[inline(never)]
+    fn handle_aside(&mut self, arrival: &Arrival<'_>, aside: Aside<'_>) {
+        let (now, meta) = (arrival.now, arrival.meta);
+        match aside {
+            Aside::Malformed(kind, bytes) => {
+                self.dev.counters.malformed(kind);
+                self.tap(now, meta, IeqClass::MALFORMED, bytes);
+            }
+            Aside::Damaged(packet) => {
+                self.dev.counters.icrc_error += 1;
+                self.tap(now, meta, IeqClass::ICRC, packet.bytes());
+                self.blame(now, meta, &packet);
+            }
+            Aside::Connectionless(packet, ip_id) => self.route(now, meta, &packet, ip_id),
+            Aside::Stray(packet) => {
+                self.dev.counters.unknown_qpn += 1;
+                self.tap(now, meta, IeqClass::BAD_QPN, packet.bytes());
+            }
+            Aside::Captured(packet) => self.capture(now, meta, &packet),
+        }
+    }
+
+    /// Handles one packet for who looks on: the packet, what follows from it, and the drop if it
     /// was dropped.
     #[cold]
-    fn trace_segment(&mut self, now: Instant, meta: &RxMeta, bytes: &[u8], hint: u16) {
+    fn trace_segment(&mut self, arrival: &Arrival<'_>, bytes: &[u8], hint: u16) {
+        let meta = arrival.meta;
         let mut note = PacketNote::NONE;
         let mut ip_id = hint;
         if Packet::parse(bytes).is_err() {
             note = note.with_malformed(true);
-        } else if let Some(flow) = self.flows.find(meta) {
-            match icrc::verify(&flow.icrc, bytes, hint) {
+        } else {
+            match icrc::verify(&arrival.icrc, bytes, hint) {
                 IcrcCheck::Good { ip_id: id } | IcrcCheck::DfClear { ip_id: id } => ip_id = id,
                 IcrcCheck::Bad => note = note.with_bad_icrc(true),
             }
@@ -167,7 +375,8 @@ impl Hca {
         };
         trace::packet(trace::Kind::IN, None, &path, bytes);
         let before = self.dev.counters.clone();
-        self.handle_segment(now, meta, bytes, hint);
+        let chunks = bytes.chunks(bytes.len().max(1));
+        self.handle_segments(arrival, &mut Segments { chunks, hint });
         if let Some(cause) = self.dev.counters.drop_since(&before) {
             trace::named(trace::Kind::DROPPED, 0, cause);
         }
@@ -176,74 +385,16 @@ impl Hca {
         }
     }
 
-    // rule: roce-38
-    // rule: roce-39
-    fn handle_segment(&mut self, now: Instant, meta: &RxMeta, bytes: &[u8], hint: u16) {
-        let packet = match Packet::parse(bytes) {
-            Ok(packet) => packet,
-            Err(kind) => {
-                self.dev.counters.malformed(kind);
-                self.tap(now, meta, IeqClass::MALFORMED, bytes);
-                return;
-            }
-        };
-        let Some(flow) = self.flows.find(meta) else {
-            return;
-        };
-        let ip_id = match icrc::verify(&flow.icrc, bytes, hint) {
-            IcrcCheck::Good { ip_id } => ip_id,
-            IcrcCheck::DfClear { ip_id } => {
-                self.dev.counters.icrc_df_clear += 1;
-                ip_id
-            }
-            IcrcCheck::Bad => {
-                self.dev.counters.icrc_error += 1;
-                self.tap(now, meta, IeqClass::ICRC, bytes);
-                self.blame(now, meta, &packet);
-                return;
-            }
-        };
-        if !self.believes(meta, ip_id, hint, now) {
-            return;
-        }
-        self.dev.counters.rcvd_pkts += 1;
-        self.dev.counters.rcvd_bytes += bytes.len() as u64;
-        if meta.ecn == Ecn::Ce {
-            self.dev.counters.rcvd_ecn_marked += 1;
-        }
-        self.route(now, meta, &packet, ip_id);
-    }
-
-    /// Does the identification make sense for its sender? IPv6 has none.
-    fn believes(&mut self, meta: &RxMeta, ip_id: u16, hint: u16, now: Instant) -> bool {
-        if meta.local.is_ipv6() {
-            return true;
-        }
-        let Some(guard) = self.flows.guard(meta) else {
-            return true;
-        };
-        if ip_id == hint {
-            guard.expected();
-            return true;
-        }
-        let believed = guard.believes(ip_id, now);
-        if !believed {
-            self.dev.counters.icrc_id_jump += 1;
-        }
-        believed
-    }
-
-    /// Finds the queue pair and checks that the packet may reach it.
+    /// What is not for a connected queue pair.
     // rule: roce-16
     // rule: roce-85
     fn route(&mut self, now: Instant, meta: &RxMeta, packet: &Packet<'_>, ip_id: u16) {
         match packet.info().service {
-            Service::Rc | Service::Uc | Service::Xrc => self.route_connected(now, meta, packet),
             Service::Ud if packet.dest() == Qpn::MULTICAST => {
                 self.route_multicast(now, meta, packet, ip_id);
             }
             Service::Ud => {
-                let Some(slot) = self.find_qp(packet.dest()) else {
+                let Some(slot) = self.qps.find(packet.dest().value()) else {
                     self.dev.counters.unknown_qpn += 1;
                     self.tap(now, meta, IeqClass::BAD_QPN, packet.bytes());
                     return;
@@ -256,63 +407,6 @@ impl Hca {
         }
     }
 
-    fn find_qp(&mut self, qpn: Qpn) -> Option<Slot> {
-        if let Some(last) = self.last_qp
-            && last.qpn == qpn
-            && self.qps.get(last.slot).is_some()
-        {
-            return Some(last.slot);
-        }
-        let slot = self.qps.find(qpn.value())?;
-        self.last_qp = Some(LastQp { qpn, slot });
-        Some(slot)
-    }
-
-    // rule: roce-83
-    // rule: roce-84
-    fn route_connected(&mut self, now: Instant, meta: &RxMeta, packet: &Packet<'_>) {
-        let Some(slot) = self.find_qp(packet.dest()) else {
-            self.dev.counters.unknown_qpn += 1;
-            self.tap(now, meta, IeqClass::BAD_QPN, packet.bytes());
-            return;
-        };
-        let Some(qp) = self.qps.get_mut(slot) else {
-            return;
-        };
-        let wanted = match qp.id.kind {
-            QpType::Rc => Service::Rc,
-            QpType::Uc => Service::Uc,
-            // An initiator hears answers only, a target requests only.
-            // rule: xrc-1
-            QpType::XrcSend if packet.info().is_response => Service::Xrc,
-            QpType::XrcRecv if !packet.info().is_response => Service::Xrc,
-            _ => Service::Ud,
-        };
-        if packet.info().service != wanted {
-            self.dev.counters.wrong_service += 1;
-            return;
-        }
-        if qp.conn.remote_ip != Some(meta.source.ip()) || qp.conn.local_ip != Some(meta.local) {
-            self.dev.counters.wrong_source += 1;
-            return;
-        }
-        if !qp.conn.pkey.matches(packet.pkey()) {
-            self.dev.counters.bad_pkey += 1;
-            return;
-        }
-        self.dev.ieq.absolve(packet.dest());
-        let mut ctx = self.dev.ctx(now);
-        if !packet.info().is_response {
-            qp.on_request(&mut ctx, packet);
-        } else if matches!(qp.state, QpState::Rts | QpState::Sqd) {
-            qp.on_response(&mut ctx, packet);
-        } else {
-            ctx.counters.bad_state += 1;
-        }
-        qp.set_timer(&mut self.timers);
-        self.capture(now, meta, packet);
-    }
-
     // rule: roce-125
     fn route_multicast(&mut self, now: Instant, meta: &RxMeta, packet: &Packet<'_>, ip_id: u16) {
         let members = self.dev.mcast.members(meta.local).len();
@@ -322,7 +416,7 @@ impl Hca {
         }
         for at in 0..members {
             let member = self.dev.mcast.members(meta.local).get(at).copied();
-            if let Some(slot) = member.and_then(|qpn| self.find_qp(qpn)) {
+            if let Some(slot) = member.and_then(|qpn| self.qps.find(qpn.value())) {
                 self.deliver_datagram(now, meta, packet, ip_id, slot);
             }
         }
@@ -356,5 +450,41 @@ impl Hca {
         let mut ctx = self.dev.ctx(now);
         qp.on_datagram(&mut ctx, packet, meta, ip_id);
         qp.set_timer(&mut self.timers);
+    }
+}
+
+/// Is the packet of the service that this connected queue pair speaks?
+#[inline]
+fn speaks(qp: &Qp, packet: &Packet<'_>) -> bool {
+    let info = packet.info();
+    match qp.id.kind {
+        QpType::Rc => info.service == Service::Rc,
+        QpType::Uc => info.service == Service::Uc,
+        // An initiator hears answers only, a target requests only.
+        // rule: xrc-1
+        QpType::XrcSend => info.service == Service::Xrc && info.is_response,
+        QpType::XrcRecv => info.service == Service::Xrc && !info.is_response,
+        _ => false,
+    }
+}
+
+/// A packet that passed the checks of the device goes to its half of the queue pair.
+#[inline]
+fn deliver(qp: &mut Qp, ctx: &mut Ctx<'_>, packet: &Packet<'_>) {
+    ctx.ieq.absolve(packet.dest());
+    if !packet.info().is_response {
+        qp.on_request(ctx, packet);
+    } else if matches!(qp.state, QpState::Rts | QpState::Sqd) {
+        qp.on_response(ctx, packet);
+    } else {
+        ctx.counters.bad_state += 1;
+    }
+}
+
+/// Lets a queue pair be called when it wants to be.
+#[inline]
+fn set_timer(qps: &mut Table<Box<Qp>>, timers: &mut Timers, who: Option<(Qpn, Slot)>) {
+    if let Some(qp) = who.and_then(|(_, slot)| qps.get_mut(slot)) {
+        qp.set_timer(timers);
     }
 }

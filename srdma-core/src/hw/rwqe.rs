@@ -61,6 +61,15 @@ impl RqCmd {
             rest,
         )
     }
+
+    /// Fills the command from the words before the header of an entry of one fragment, which has no
+    /// others.
+    #[inline]
+    pub fn parse_single(&mut self, [word0, word1, word2]: [u64; 3]) {
+        self.wr_id = word2;
+        let parsed = super::wqe::read_fragments(&mut self.sges, Some([word0, word1]), 0, &[]);
+        debug_assert!(parsed.is_ok(), "a list has room for one");
+    }
 }
 
 /// RQ entry bytes for `frags` fragments, as a shift of 32.            [E810 1.3]

@@ -412,6 +412,39 @@ impl HostWords {
         unsafe { AtomicU64::from_ptr(self.base.wrapping_add(index)) }
     }
 
+    /// The `N` words from `first` on, behind one check.
+    #[inline]
+    fn run<const N: usize>(&self, first: usize) -> &[AtomicU64; N] {
+        assert!(
+            first < self.words && N <= self.words - first,
+            "ring entry inside the ring"
+        );
+        // SAFETY: why needed: ring words are shared with the other half. Why sound: all of them
+        // inside the range (asserted), aligned to eight bytes (constructors), alive while `self`
+        // is; an atomic word is laid out as the word itself.
+        unsafe { &*self.base.wrapping_add(first).cast::<[AtomicU64; N]>() }
+    }
+
+    /// Plain loads of the `N` words from `first` on.
+    #[inline]
+    #[must_use]
+    pub fn load_run<const N: usize>(&self, first: usize) -> [u64; N] {
+        let words = self.run::<N>(first);
+        words
+            .each_ref()
+            .map(|word| u64::from_le(word.load(Ordering::Relaxed)))
+    }
+
+    /// Stores four words from `first` on, the last one with release: an entry and its header.
+    #[inline]
+    pub fn publish(&self, first: usize, [a, b, c, header]: [u64; 4]) {
+        let [at_a, at_b, at_c, at_header] = self.run::<4>(first);
+        at_a.store(a.to_le(), Ordering::Relaxed);
+        at_b.store(b.to_le(), Ordering::Relaxed);
+        at_c.store(c.to_le(), Ordering::Relaxed);
+        at_header.store(header.to_le(), Ordering::Release);
+    }
+
     /// Plain load of word `index`.
     #[inline]
     #[must_use]

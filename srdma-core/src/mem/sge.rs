@@ -42,7 +42,10 @@ pub struct Piece {
 #[inline]
 #[must_use]
 pub fn total_len(sges: &[Sge]) -> u64 {
-    sges.iter().map(|sge| u64::from(sge.len)).sum()
+    match sges {
+        [sge] => u64::from(sge.len),
+        _ => sges.iter().map(|sge| u64::from(sge.len)).sum(),
+    }
 }
 
 /// Which entry holds byte `offset` of the message, and where in it.
@@ -73,15 +76,27 @@ pub fn pieces(sges: &[Sge], offset: u64, len: usize) -> impl Iterator<Item = Pie
 /// Calls `f` with each part of the list under `[offset, offset + len)`: entry, address, bytes.
 ///
 /// Ends at the first error.
+#[inline]
 pub fn for_each_piece<E>(
     sges: &[Sge],
     offset: u64,
     len: usize,
     mut f: impl FnMut(&Sge, u64, u32) -> Result<(), E>,
 ) -> Result<(), E> {
-    for piece in pieces(sges, offset, len) {
-        if let Some(sge) = sges.get(piece.index) {
-            f(sge, piece.addr, piece.len)?;
+    let (mut skip, mut left) = (offset, len as u64);
+    for sge in sges {
+        if left == 0 {
+            break;
+        }
+        let size = u64::from(sge.len);
+        let within = skip.min(size);
+        let part = left.min(size - within);
+        skip -= within;
+        left -= part;
+        if part != 0 {
+            // Not more than the entry has.
+            let bytes = u32::try_from(part).unwrap_or(sge.len);
+            f(sge, sge.addr.wrapping_add(within), bytes)?;
         }
     }
     Ok(())

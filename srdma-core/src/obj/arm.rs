@@ -82,6 +82,7 @@ pub(crate) enum Kind {
 impl Armed {
     /// The truth table.
     // rule: roce-119, event-8, event-10, event-11, event-12, event-13, event-14
+    #[inline]
     pub(crate) const fn wants(self, kind: Kind) -> bool {
         match self {
             Self::Nothing => false,
@@ -123,6 +124,7 @@ impl ArmState {
     }
 
     /// A completion was published; true if it meets the arm.
+    #[inline]
     pub(crate) fn published(&mut self, kind: Kind) -> bool {
         if self.armed.wants(kind) {
             self.held = true;
@@ -133,6 +135,7 @@ impl ArmState {
     }
 
     /// True if a look is owed: completions were published that met no arm.
+    #[inline]
     pub(crate) fn owes_look(&self) -> bool {
         self.fresh != Kind::Nothing
     }

@@ -49,6 +49,8 @@ pub struct Cq {
     check_overflow: bool,
     wide: bool,
     timestamps: bool,
+    /// Completions without an extension are written as their words.
+    plain: bool,
     error: bool,
     /// Work queues that complete here.
     users: u32,
@@ -93,6 +95,7 @@ impl Cq {
     pub fn new(spec: CqSpec) -> Self {
         let dialect = spec.producer.shadow().dialect();
         Self {
+            plain: spec.producer.is_plain() && !spec.timestamps,
             id: spec.id,
             producer: spec.producer,
             notify: Notifier::new(dialect, spec.ceq, spec.cookie),
@@ -141,6 +144,15 @@ impl Cq {
     /// Goes on in another buffer; arming carries over.                 [E810 3.8]
     pub fn switch(&mut self, words: HostWords, size: u32) -> Result<(), RingFault> {
         self.producer.switch(words, size)
+    }
+
+    /// Writes a completion without an extension as its words, where that is all there is to do;
+    /// false if it was not written.
+    #[inline]
+    fn publish_words(&mut self, words: &CqeWords) -> bool {
+        let done = self.producer.push_words(words, None).is_ok();
+        self.written += u64::from(done);
+        done
     }
 
     /// Publishes one completion; false if there is no place for it.

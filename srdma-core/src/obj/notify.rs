@@ -106,15 +106,16 @@ impl Notifier {
     }
 
     /// True if a look at the arm word is owed for what was published.
+    #[inline]
     pub(crate) fn owes_look(&self) -> bool {
         self.ceq.is_some() && self.arm.owes_look()
     }
 
-    /// A completion was published.
-    pub(crate) fn published(&mut self, events: &mut Events, kind: Kind, now: Instant) {
-        if self.arm.published(kind) {
-            self.meet(events, kind, now);
-        }
+    /// A completion was published. True if it met the arm: the caller then calls
+    /// [`meet`](Self::meet).
+    #[inline]
+    pub(crate) fn published(&mut self, kind: Kind) -> bool {
+        self.arm.published(kind)
     }
 
     /// Takes the last request. Between the last completion and its load was a full fence.
@@ -173,7 +174,8 @@ impl Notifier {
             && self.due.is_none_or(|due| due > now)
     }
 
-    fn meet(&mut self, events: &mut Events, kind: Kind, now: Instant) {
+    /// A completion met the arm.
+    pub(crate) fn meet(&mut self, events: &mut Events, kind: Kind, now: Instant) {
         self.met = self.met.saturating_add(1);
         self.urgent |= kind == Kind::Solicited;
         self.attempt(events, now);

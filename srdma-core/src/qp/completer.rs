@@ -232,40 +232,40 @@ impl Qp {
         }
         let mtu = self.conn.mtu;
         let start = self.req.una;
+        let (mut una, mut refund) = (start, 0u32);
         let mut result = Ok(());
+        let mut left = target.since(una);
         for work in &self.req.inflight {
-            let una = self.req.una;
-            if target.since(una) <= 0 {
+            if left <= 0 {
                 break;
             }
-            if work.packets == 0 || work.end_after(una) <= 0 {
+            // Packets of the message that were acknowledged before, and that are from here on.
+            let from = i64::from(una.since(work.first));
+            let packets = i64::from(work.packets);
+            if from >= packets {
                 continue;
             }
             if work.kind.needs_response() {
                 result = Err(Gap);
                 break;
             }
-            let to = if work.end_after(target) > 0 {
-                target
-            } else {
-                work.end()
-            };
+            let to = (from + i64::from(left)).min(packets);
             // What was given up by going back was refunded then.
-            let charged = if to.since(self.req.sent) > 0 {
-                self.req.sent
-            } else {
-                to
-            };
-            let packet = |psn: Psn| u32::try_from(psn.since(work.first)).unwrap_or(0);
-            let cost = work.cost(packet(una), packet(charged), mtu);
-            let span = (packet(una), packet(to));
-            let cost = cost - Held::take_refunded(self.req.held.as_mut(), work, span, mtu);
-            if cost > 0 {
-                ctx.peers.refund(self.conn.peer, cost, ctx.ready);
+            let charged = to.min(i64::from(self.req.sent.since(work.first)));
+            let [from, to, charged] = [from, to, charged].map(|n| u32::try_from(n).unwrap_or(0));
+            let mut cost = work.cost(from, charged, mtu);
+            if let Some(held) = &mut self.req.held {
+                cost -= Held::take_refunded(Some(held), work, (from, to), mtu);
             }
-            self.req.una = to;
+            refund = refund.saturating_add(cost);
+            una = work.first.add(to);
+            left = target.since(una);
         }
-        if self.req.una != start {
+        self.req.una = una;
+        if refund > 0 {
+            ctx.peers.refund(self.conn.peer, refund, ctx.ready);
+        }
+        if una != start {
             self.on_progress(ctx);
             self.catch_up();
         }
@@ -314,7 +314,7 @@ impl Qp {
     // rule: roce-67
     // rule: e810-31
     pub(crate) fn retire(&mut self, ctx: &mut Ctx<'_>) {
-        while let Some(work) = self.req.inflight.front().copied() {
+        while let Some(work) = self.req.inflight.front() {
             match work.local {
                 Local::Failed(cause) => {
                     self.sq_error(ctx, cause);
@@ -324,14 +324,16 @@ impl Qp {
                 _ if work.packets > 0 && work.end_after(self.req.una) > 0 => break,
                 _ => {}
             }
+            // The few fields that are needed yet, and not the whole record.
+            let (op, index, first, signaled) = (work.op, work.index, work.first, work.signaled);
             self.req.inflight.pop_front();
             self.req.retired += 1;
             if self.req.cur < self.req.retired {
                 self.req.cur = self.req.retired;
                 self.req.cur_packet = 0;
             }
-            count_done(ctx.counters, work.op);
-            if work.signaled && !self.complete_send(ctx, work.op, work.index, work.first) {
+            count_done(ctx.counters, op);
+            if signaled && !self.complete_send(ctx, op, index, first) {
                 return;
             }
         }
@@ -347,16 +349,18 @@ impl Qp {
         wqe_index: u16,
         psn: Psn,
     ) -> bool {
-        let cqe = CqeInfo {
+        let id = &self.id;
+        let cqe = || CqeInfo {
             sq: true,
             op: op.0,
-            qpn: self.id.qpn,
-            context: self.id.cookie,
+            qpn: id.qpn,
+            context: id.cookie,
             wqe_index,
             psn,
             ..CqeInfo::default()
         };
-        let posted = ctx.cqs.post(ctx.events, self.id.send_cq, &cqe, ctx.now);
+        let (cqs, events) = (&mut *ctx.cqs, &mut *ctx.events);
+        let posted = cqs.post_with(events, id.send_cq, ctx.now, cqe);
         if posted.is_err() {
             self.cq_overrun(ctx);
         }

@@ -80,16 +80,44 @@ impl<'s> Part<'s> {
     }
 
     /// Places `bytes` there. Returns how many found an entry: the rest lies behind the last one.
+    #[inline]
     pub(crate) fn place(&self, regions: &MrTable, bytes: &[u8]) -> Result<usize, KeyFault> {
+        // Most lists have one entry, which holds all of it.
+        if let [sge] = self.sges
+            && !bytes.is_empty()
+            && let Ok(len) = u32::try_from(bytes.len())
+            && self.offset + u64::from(len) <= u64::from(sge.len)
+        {
+            let addr = sge.addr.wrapping_add(self.offset);
+            self.place_piece(regions, (sge, addr, len), bytes)?;
+            return Ok(bytes.len());
+        }
+        self.place_pieces(regions, bytes)
+    }
+
+    #[inline(never)]
+    fn place_pieces(&self, regions: &MrTable, bytes: &[u8]) -> Result<usize, KeyFault> {
         let mut from = 0usize;
         for_each_piece(self.sges, self.offset, self.len, |sge, addr, len| {
-            let grant = regions.check_local(sge.lkey, self.pd, Access::LOCAL_WRITE, addr, len)?;
             let to = from + len as usize;
-            grant.place(0, bytes.get(from..to).unwrap_or(&[]))?;
+            let part = bytes.get(from..to).unwrap_or(&[]);
+            self.place_piece(regions, (sge, addr, len), part)?;
             from = to;
             Ok(())
         })?;
         Ok(from)
+    }
+
+    /// Places the part of one entry.
+    #[inline]
+    fn place_piece(
+        &self,
+        regions: &MrTable,
+        (sge, addr, len): (&Sge, u64, u32),
+        bytes: &[u8],
+    ) -> Result<(), KeyFault> {
+        let grant = regions.check_local(sge.lkey, self.pd, Access::LOCAL_WRITE, addr, len)?;
+        grant.place(0, bytes)
     }
 
     /// Builds the packet; false if it has to wait for the arena.

@@ -72,11 +72,6 @@ pub(crate) enum Local {
 }
 
 impl SendCtx {
-    /// The PSN after its last.
-    pub(crate) const fn end(&self) -> Psn {
-        self.first.add(self.packets)
-    }
-
     /// How far its end lies behind `psn`; negative if it lies before. A message may take as many
     /// PSNs as half the range has, which no two PSNs can be apart.
     pub(crate) fn end_after(&self, psn: Psn) -> i64 {

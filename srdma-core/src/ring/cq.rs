@@ -207,9 +207,19 @@ impl<W: Words> CqProducer<W> {
         self.push_words(&completion.encode(), None)
     }
 
+    /// True if a completion without an extension is the words of [`CqeInfo::encode`] here.
+    #[inline]
+    pub(crate) fn is_plain(&self) -> bool {
+        self.shadow.dialect().slots().is_none()
+    }
+
     /// Publishes an E810's entry given as words, valid bits clear.
     #[inline]
-    fn push_words(&mut self, base: &CqeWords, ext: Option<&CqeWords>) -> Result<(), CqOverflow> {
+    pub(crate) fn push_words(
+        &mut self,
+        base: &CqeWords,
+        ext: Option<&CqeWords>,
+    ) -> Result<(), CqOverflow> {
         let slots = if ext.is_some() && !self.wide { 2 } else { 1 };
         self.claim(slots)?;
         let at = self.cursor.index() as usize * slot_words(self.wide);
@@ -217,12 +227,9 @@ impl<W: Words> CqProducer<W> {
             self.put_ext(at, ext);
         }
         let &[word0, word1, word2, header] = base;
-        self.words.store(at, word0);
-        self.words.store(at + 1, word1);
-        self.words.store(at + 2, word2);
         let header = self.cursor.polarity().stamp(header);
         // rule: e810-2
-        self.words.store_release(at + CQE_HEADER, header);
+        self.words.publish(at, [word0, word1, word2, header]);
         self.step(slots);
         Ok(())
     }

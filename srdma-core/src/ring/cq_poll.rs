@@ -34,6 +34,19 @@ struct Buffer<W> {
 /// A copy of an entry.
 type Copied = (CqeWords, Option<CqeWords>);
 
+/// What a look at the next entry finds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[allow(clippy::exhaustive_enums, reason = "who looks decides about all three")]
+pub enum Next {
+    /// Nothing yet.
+    Nothing,
+    /// An entry of the most frequent form, which is all in these words:
+    /// [`CqeInfo::decode`] without an extension.
+    Plain(CqeWords),
+    /// Something that takes [`CqConsumer::peek`] to tell.
+    Other,
+}
+
 impl<W: Words> Buffer<W> {
     fn new(dialect: Dialect, words: W, size: u32, wide: bool) -> Result<Self, RingFault> {
         check_cq(dialect, &words, size, wide)?;
@@ -143,7 +156,7 @@ impl<W: Words> Buffer<W> {
 
     #[inline]
     fn body(&self, at: usize, header: u64) -> CqeWords {
-        let [word0, word1, word2] = [0, 1, 2].map(|word| self.words.load(at + word));
+        let [word0, word1, word2] = self.words.load_run(at);
         [word0, word1, word2, header]
     }
 
@@ -230,6 +243,25 @@ impl<W: Words> CqConsumer<W> {
         }
         let front = self.front();
         front.decode(front.cursor)
+    }
+
+    /// The next completion, as words where they are simply there; does not move. Cost: a load if
+    /// there is none, three more if there is one.
+    #[inline]
+    pub fn peek_words(&self) -> Next {
+        let front = &self.current;
+        if front.form.is_some() || !self.old.is_empty() {
+            return Next::Other;
+        }
+        let at = front.at(front.cursor);
+        let header = front.words.load_acquire(at + CQE_HEADER);
+        if !front.cursor.polarity().matches(header) {
+            return Next::Nothing;
+        }
+        if CqeHeader::from_bits(header).extended() {
+            return Next::Other;
+        }
+        Next::Plain(front.body(at, header))
     }
 
     /// The next completion of a command, in the control CQ; does not move. That queue uses an

@@ -35,7 +35,7 @@ mod tests;
 pub(crate) mod loom_tests;
 
 pub use cq::{CqOverflow, CqProducer};
-pub use cq_poll::CqConsumer;
+pub use cq_poll::{CqConsumer, Next};
 pub use cursor::Cursor;
 pub use fixed::{CommandsDone, Consumer, CqpWqe, Entry, Producer};
 pub use rq::{RqConsumer, RqProducer};

@@ -246,14 +246,20 @@ impl<W: Words> RqConsumer<W> {
     #[inline]
     pub fn read(&self, cmd: &mut RqCmd) -> Option<Result<(), WqeFault>> {
         let header = self.peek()?;
+        if header.more_frags() == 0 {
+            let at = self.cursor.index() as usize * self.stride;
+            cmd.parse_single(self.words.load_run(at));
+            return Some(Ok(()));
+        }
+        Some(self.read_long(header, cmd))
+    }
+
+    /// The same of an entry that has more than one fragment.
+    fn read_long(&self, header: RqHeader, cmd: &mut RqCmd) -> Result<(), WqeFault> {
         let at = self.cursor.index() as usize * self.stride;
         let used = header.quanta() as usize * QUANTUM_WORDS;
-        if used == QUANTUM_WORDS {
-            let [word0, word1, word2] = [0, 1, 2].map(|word| self.words.load(at + word));
-            return Some(cmd.parse(&[word0, word1, word2, header.bits()]));
-        }
         if used > self.stride {
-            return Some(Err(WqeFault::Straddles));
+            return Err(WqeFault::Straddles);
         }
         let mut words = [0; MAX_WORDS];
         for (word, value) in words.iter_mut().take(used).enumerate() {
@@ -263,7 +269,7 @@ impl<W: Words> RqConsumer<W> {
                 self.words.load(at + word)
             };
         }
-        Some(cmd.parse(words.get(..used).unwrap_or(&[])))
+        cmd.parse(words.get(..used).unwrap_or(&[]))
     }
 
     /// The words of the next entry, for who looks on: as many quanta as its header says.

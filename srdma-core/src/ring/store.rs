@@ -21,6 +21,19 @@ pub trait Words {
     fn store(&self, index: usize, value: u64);
     /// Store that earlier accesses may not be delayed past.
     fn store_release(&self, index: usize, value: u64);
+    /// Plain loads of the `N` words from `first` on.
+    #[inline]
+    fn load_run<const N: usize>(&self, first: usize) -> [u64; N] {
+        core::array::from_fn(|word| self.load(first + word))
+    }
+    /// Stores four words from `first` on, the last one with release.
+    #[inline]
+    fn publish(&self, first: usize, [a, b, c, last]: [u64; 4]) {
+        self.store(first, a);
+        self.store(first + 1, b);
+        self.store(first + 2, c);
+        self.store_release(first + 3, last);
+    }
 }
 
 impl Words for HostWords {
@@ -43,5 +56,13 @@ impl Words for HostWords {
     #[inline]
     fn store_release(&self, index: usize, value: u64) {
         Self::store_release(self, index, value);
+    }
+    #[inline]
+    fn load_run<const N: usize>(&self, first: usize) -> [u64; N] {
+        Self::load_run(self, first)
+    }
+    #[inline]
+    fn publish(&self, first: usize, words: [u64; 4]) {
+        Self::publish(self, first, words);
     }
 }

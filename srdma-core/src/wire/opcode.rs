@@ -66,6 +66,15 @@ pub enum Service {
     Manufacturer,
 }
 
+impl Service {
+    /// Its queue pairs have one peer each.
+    #[inline]
+    #[must_use]
+    pub const fn is_connected(self) -> bool {
+        matches!(self, Self::Rc | Self::Uc | Self::Xrc)
+    }
+}
+
 /// What a packet does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 #[non_exhaustive]

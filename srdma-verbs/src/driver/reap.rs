@@ -15,7 +15,7 @@ use crate::wc::{Completion, WcOpcode, WcStatus, WrId};
 use srdma_core::hw::cqe::{FlushCode, Major, rq_op_is_write_imm};
 use srdma_core::hw::{AeCode, CqeInfo, SqOp};
 use srdma_core::num::{Qpn, Rkey};
-use srdma_core::ring::CqConsumer;
+use srdma_core::ring::{CqConsumer, Next};
 use std::sync::Arc;
 
 /// The reading end of a completion queue, and the queue pairs that report to it.
@@ -28,11 +28,12 @@ pub(crate) struct Reaper {
 }
 
 /// What an entry gave.
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Reaped {
     /// A completion, and the entry is done.
-    One(Completion),
+    One,
     /// A completion, and the entry has more.
-    Parked(Completion),
+    Parked,
     /// Nothing.
     Skip,
 }
@@ -82,79 +83,130 @@ impl Reaper {
         self.ring.is_ready()
     }
 
-    /// The next completion. Cost: one load if there is none.
-    #[inline]
-    pub(crate) fn next(&mut self) -> Option<Completion> {
+    /// Writes the next completion to `place`; false if there is none, at the cost of one load.
+    pub(crate) fn next_into(&mut self, place: &mut Completion) -> bool {
         loop {
-            let info = self.ring.peek()?;
-            let stamped = |completion| Completion {
-                timestamp: info.timestamp,
-                ..completion
+            let reaped = match self.ring.peek_words() {
+                Next::Nothing => return false,
+                Next::Plain(words) => {
+                    // What the words do not say, the compiler knows from here on, as long as it
+                    // sees all that is done with the entry.
+                    let info = CqeInfo::decode(&words, None);
+                    if let Some(qp) = owner(&self.qps, &info)
+                        && reap_done(qp, &info, place)
+                    {
+                        self.ring.advance(false);
+                        return true;
+                    }
+                    self.reap(&CqeInfo::decode(&words, None), place)
+                }
+                Next::Other => match self.ring.peek() {
+                    None => return false,
+                    Some(info) => self.reap(&info, place),
+                },
             };
-            match self.reap(&info) {
-                Reaped::One(completion) => {
-                    self.ring.advance(info.extended());
-                    return Some(stamped(completion));
-                }
-                Reaped::Parked(completion) => return Some(stamped(completion)),
-                Reaped::Skip => self.ring.advance(info.extended()),
+            if reaped != Reaped::Skip {
+                return true;
             }
         }
     }
 
-    #[inline]
+    /// What an entry stands for; moves past it unless there is more to it.
+    #[inline(never)]
     // rule: e810-9
-    fn reap(&mut self, info: &CqeInfo) -> Reaped {
-        let qp = match self.qps.get(slot_of(info.context, info.sq)) {
-            Some(Some(qp)) if info.context != 0 && qp.qpn == qpn_of(info.context) => qp,
-            _ => return Reaped::Skip,
+    fn reap(&mut self, info: &CqeInfo, place: &mut Completion) -> Reaped {
+        let reaped = match owner(&self.qps, info) {
+            None => Reaped::Skip,
+            Some(qp) if reap_done(qp, info, place) => Reaped::One,
+            Some(qp) => reap_seldom(qp, &mut self.ring, info, place),
         };
-        let status = status_of(info);
-        let flushed = matches!(info.error, Some((Major::FLUSH | Major::SRQ_FLUSH, _)));
-        match (info.sq, info.srq_wr_id, flushed) {
-            (true, _, false) => Reaped::One(send_done(qp, info, status)),
-            (true, _, true) => {
-                let Some((completion, more)) = send_flushed(qp, info, status) else {
-                    return Reaped::Skip;
-                };
-                self.park(completion, more)
-            }
-            (false, Some(wr_id), _) => {
-                if let Some(srq) = &qp.srq {
-                    srq.complete(1);
-                }
-                Reaped::One(received(qp, info, status, WrId(wr_id)))
-            }
-            (false, None, _) => {
-                let Some(rq) = &qp.rq else {
-                    return Reaped::Skip;
-                };
-                let failed = info.error.is_some();
-                let Some((wr_id, more)) = take_receive(rq, info, failed) else {
-                    return Reaped::Skip;
-                };
-                let completion = received(qp, info, status, wr_id);
-                self.park(completion, more.filter(|_| flushed))
-            }
+        if reaped != Reaped::Parked {
+            self.ring.advance(info.extended());
         }
-    }
-
-    /// Keeps a flush entry while its queue has more: the rest starts at `more`, and is flushed.
-    fn park(&mut self, completion: Completion, more: Option<u16>) -> Reaped {
-        let Some(index) = more else {
-            return Reaped::One(completion);
-        };
-        self.ring.park(index, FlushCode::GENERAL);
-        Reaped::Parked(completion)
+        reaped
     }
 }
 
-/// A send that completed for itself.
+/// The queue pair that an entry is of; none if it is gone.
 #[inline]
-fn send_done(qp: &QpShared, info: &CqeInfo, status: WcStatus) -> Completion {
+fn owner<'a>(qps: &'a [Option<Arc<QpShared>>], info: &CqeInfo) -> Option<&'a QpShared> {
+    let qp = qps.get(slot_of(info.context, info.sq))?.as_deref()?;
+    (info.context != 0 && qp.qpn == qpn_of(info.context)).then_some(qp)
+}
+
+/// A send, or a receive of the queue pair's own queue, that succeeded; false if it is neither.
+#[allow(
+    clippy::inline_always,
+    reason = "its callers differ in what the compiler knows of the entry"
+)]
+#[inline(always)]
+fn reap_done(qp: &QpShared, info: &CqeInfo, place: &mut Completion) -> bool {
+    match (info.error, info.sq, info.srq_wr_id, &qp.rq) {
+        (None, true, ..) => send_done(qp, info, place),
+        (None, false, None, Some(rq)) => {
+            let slot = rq.slot_of(info.wqe_index);
+            let wr_id = rq.at(slot);
+            rq.complete_to(slot + 1);
+            received(qp, info, wr_id, place);
+        }
+        _ => return false,
+    }
+    true
+}
+
+/// An entry of a failed or flushed request, or of a shared receive queue.
+#[inline(never)]
+fn reap_seldom(
+    qp: &QpShared,
+    ring: &mut CqConsumer,
+    info: &CqeInfo,
+    place: &mut Completion,
+) -> Reaped {
+    let flushed = matches!(info.error, Some((Major::FLUSH | Major::SRQ_FLUSH, _)));
+    match (info.sq, info.srq_wr_id, &qp.rq) {
+        (true, ..) if !flushed => {
+            send_done(qp, info, place);
+            Reaped::One
+        }
+        (true, ..) => match send_flushed(qp, info, place) {
+            Some(more) => park(ring, more),
+            None => Reaped::Skip,
+        },
+        (false, Some(wr_id), _) => {
+            if let Some(srq) = &qp.srq {
+                srq.complete(1);
+            }
+            received(qp, info, WrId(wr_id), place);
+            Reaped::One
+        }
+        (false, None, Some(rq)) => {
+            let Some((wr_id, more)) = take_failed_receive(rq) else {
+                return Reaped::Skip;
+            };
+            received(qp, info, wr_id, place);
+            park(ring, more.filter(|_| flushed))
+        }
+        (false, None, None) => Reaped::Skip,
+    }
+}
+
+/// Keeps a flush entry while its queue has more: the rest starts at `more`, and is flushed.
+fn park(ring: &mut CqConsumer, more: Option<u16>) -> Reaped {
+    let Some(index) = more else {
+        return Reaped::One;
+    };
+    ring.park(index, FlushCode::GENERAL);
+    Reaped::Parked
+}
+
+/// A send that completed for itself.
+#[allow(clippy::inline_always, reason = "as `reap_done`")]
+#[inline(always)]
+fn send_done(qp: &QpShared, info: &CqeInfo, place: &mut Completion) {
+    let status = status_of(info);
     let record = qp.sq.at(u32::from(info.wqe_index));
     qp.sq.complete_to(u32::from(info.wqe_index) + record.quanta);
-    Completion {
+    *place = Completion {
         wr_id: record.wr_id,
         status,
         opcode: send_opcode(SqOp(info.op)),
@@ -165,62 +217,55 @@ fn send_done(qp: &QpShared, info: &CqeInfo, status: WcStatus) -> Completion {
         },
         vendor_err: vendor_err(info),
         qp_num: info.qpn,
+        timestamp: info.timestamp,
         ..Completion::EMPTY
-    }
+    };
 }
 
 /// The next send that a flush entry stands for, and where the rest starts.
-fn send_flushed(
-    qp: &QpShared,
-    info: &CqeInfo,
-    status: WcStatus,
-) -> Option<(Completion, Option<u16>)> {
+fn send_flushed(qp: &QpShared, info: &CqeInfo, place: &mut Completion) -> Option<Option<u16>> {
     qp.sq.flush_from(u32::from(info.wqe_index));
     let (index, record) = qp.sq.next_flushed()?;
     qp.sq.complete_to(index + record.quanta);
-    let completion = Completion {
+    *place = Completion {
         wr_id: record.wr_id,
-        status,
+        status: status_of(info),
         opcode: send_opcode(record.op.unwrap_or(SqOp::NOP)),
         vendor_err: vendor_err(info),
         qp_num: info.qpn,
+        timestamp: info.timestamp,
         ..Completion::EMPTY
     };
     let more = qp
         .sq
         .next_flushed()
         .and_then(|(index, _)| u16::try_from(index).ok());
-    Some((completion, more))
+    Some(more)
 }
 
-/// The receive that an entry names (or, if it failed, the oldest one), and where the rest starts.
-#[inline]
-fn take_receive(rq: &RqTrack, info: &CqeInfo, failed: bool) -> Option<(WrId, Option<u16>)> {
-    let slot = if failed {
-        if rq.used() == 0 {
-            return None;
-        }
-        rq.tail()
-    } else {
-        rq.slot_of(info.wqe_index)
-    };
+/// The oldest receive, which is the one that failed, and where the rest starts.
+fn take_failed_receive(rq: &RqTrack) -> Option<(WrId, Option<u16>)> {
+    if rq.used() == 0 {
+        return None;
+    }
+    let slot = rq.tail();
     let wr_id = rq.at(slot);
     rq.complete_to(slot + 1);
-    let more = failed && rq.used() != 0;
-    Some((wr_id, more.then(|| rq.wqe_index(rq.tail()))))
+    Some((wr_id, (rq.used() != 0).then(|| rq.wqe_index(rq.tail()))))
 }
 
-#[inline]
-fn received(qp: &QpShared, info: &CqeInfo, status: WcStatus, wr_id: WrId) -> Completion {
+#[allow(clippy::inline_always, reason = "as `reap_done`")]
+#[inline(always)]
+fn received(qp: &QpShared, info: &CqeInfo, wr_id: WrId, place: &mut Completion) {
     let datagram = qp.qp_type.is_datagram();
     let opcode = if rq_op_is_write_imm(info.op) && !datagram {
         WcOpcode::RecvRdmaWithImm
     } else {
         WcOpcode::Recv
     };
-    Completion {
+    *place = Completion {
         wr_id,
-        status,
+        status: status_of(info),
         opcode,
         byte_len: info.len,
         vendor_err: vendor_err(info),
@@ -231,10 +276,11 @@ fn received(qp: &QpShared, info: &CqeInfo, status: WcStatus, wr_id: WrId) -> Com
         solicited: info.solicited,
         grh: datagram,
         ipv4: datagram && info.stag_or_ipv4,
-        timestamp: None,
-    }
+        timestamp: info.timestamp,
+    };
 }
 
+#[inline]
 fn vendor_err(info: &CqeInfo) -> u32 {
     info.error.map_or(0, |(major, minor)| {
         u32::from(major.0) << 16 | u32::from(minor)

@@ -192,18 +192,66 @@ impl CqTable {
             self.overflow(events, slot);
             return Err(Overrun);
         }
+        self.published(events, slot, cqe.solicited || cqe.error.is_some(), now);
+        Ok(())
+    }
+
+    /// As [`post`](Self::post), of a completion that `make` describes: where its fields are known
+    /// to the compiler, an entry without extension is written as a few shifts.
+    #[allow(
+        clippy::inline_always,
+        reason = "it is there for what the compiler knows of `make`"
+    )]
+    #[inline(always)]
+    pub(crate) fn post_with(
+        &mut self,
+        events: &mut Events,
+        slot: Slot,
+        now: Instant,
+        make: impl Fn() -> CqeInfo,
+    ) -> Result<(), Overrun> {
+        let cqe = make();
+        if let Some(cq) = self.table.get_mut(slot)
+            && cq.plain
+            && !cq.error
+            && !cqe.extended()
+            && !trace::on()
+            && cq.publish_words(&cqe.encode())
+        {
+            self.published(events, slot, cqe.solicited || cqe.error.is_some(), now);
+            return Ok(());
+        }
+        self.post(events, slot, &make(), now)
+    }
+
+    /// What follows a completion: is an event due, or a look at the arm word?
+    #[inline]
+    fn published(&mut self, events: &mut Events, slot: Slot, solicited: bool, now: Instant) {
         self.cqes += 1;
-        let kind = if cqe.solicited || cqe.error.is_some() {
+        let Some(cq) = self.table.get_mut(slot) else {
+            return;
+        };
+        let kind = if solicited {
+            cq.solicited = cq.written;
             Kind::Solicited
         } else {
             Kind::Plain
         };
-        if kind == Kind::Solicited {
-            cq.solicited = cq.written;
+        if cq.notify.published(kind) {
+            self.meet(events, slot, kind, now);
+        } else if cq.notify.owes_look() && !cq.listed.owing {
+            cq.listed.owing = true;
+            self.owing.push(slot);
         }
-        cq.notify.published(events, kind, now);
-        self.follow(slot);
-        Ok(())
+    }
+
+    /// A completion met the arm of its CQ.
+    #[inline(never)]
+    fn meet(&mut self, events: &mut Events, slot: Slot, kind: Kind, now: Instant) {
+        if let Some(cq) = self.table.get_mut(slot) {
+            cq.notify.meet(events, kind, now);
+            self.follow(slot);
+        }
     }
 
     /// Puts a CQ into the state after an overrun; false if it is there already, or gone.
@@ -417,7 +465,9 @@ impl CqTable {
             *done |= 1 << (completion.wqe_index % 32);
             ccq.notify.set_cookie((*done).into());
         }
-        ccq.notify.published(events, Kind::Plain, now);
+        if ccq.notify.published(Kind::Plain) {
+            ccq.notify.meet(events, Kind::Plain, now);
+        }
         ccq.tell();
         true
     }

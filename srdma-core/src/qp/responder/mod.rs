@@ -166,6 +166,7 @@ impl Qp {
         }
     }
 
+    #[inline]
     fn serve(&mut self, ctx: &mut Ctx<'_>, packet: &Packet<'_>) -> Result<(), Fault> {
         if !self.check_psn(ctx, packet)? {
             return Ok(());

@@ -94,6 +94,7 @@ impl Qp {
     /// Places payload at `offset` of the receive WQE's memory.
     // rule: roce-109
     // rule: roce-110
+    #[inline]
     pub(crate) fn place_recv(&self, ctx: &Ctx<'_>, offset: u64, bytes: &[u8]) -> Result<(), Fault> {
         let recv = &self.rsp.recv;
         if offset + bytes.len() as u64 > recv.room {
@@ -115,11 +116,12 @@ impl Qp {
         packet: &Packet<'_>,
         done: RecvDone,
     ) -> Result<(), Fault> {
-        let cqe = CqeInfo {
+        let (id, index) = (&self.id, self.rsp.recv.index);
+        let cqe = || CqeInfo {
             op: rq_op(packet.opcode().0),
-            qpn: self.id.qpn,
-            context: self.id.cookie,
-            wqe_index: self.rsp.recv.index,
+            qpn: id.qpn,
+            context: id.cookie,
+            wqe_index: index,
             len: done.len,
             psn: packet.psn(),
             peer: done.invalidated.map_or(0, Rkey::value),
@@ -129,10 +131,18 @@ impl Qp {
             imm: packet.imm().map(|imm| u32::from_be_bytes(imm.0)),
             ..CqeInfo::default()
         };
-        self.post_recv_cqe(ctx, cqe)
+        if self.receives().is_some() {
+            let cqe = cqe();
+            return self.post_recv_cqe(ctx, cqe);
+        }
+        self.rsp.recv.taken = false;
+        let (cqs, events) = (&mut *ctx.cqs, &mut *ctx.events);
+        cqs.post_with(events, self.id.recv_cq, ctx.now, cqe)
+            .map_err(|_| Fault::Overrun)
     }
 
     /// Posts a receive completion; the WQE is then free.
+    #[inline(never)]
     pub(crate) fn post_recv_cqe(
         &mut self,
         ctx: &mut Ctx<'_>,
