@@ -102,8 +102,9 @@ impl Frame {
 
 /// Appends the ICRC to a datagram that lacks it.
 pub fn sign(flow: &FlowTuple, bytes: &mut Vec<u8>) {
-    let mut icrc = IcrcFlow::new(flow).start(bytes.len() + 4, 0);
-    icrc.headers(bytes);
+    let (bth, rest) = bytes.split_first_chunk().unwrap();
+    let mut icrc = IcrcFlow::new(flow).start(bytes.len() + 4, 0, bth);
+    icrc.bytes(rest);
     let icrc = icrc.finish();
     bytes.extend_from_slice(&icrc);
 }

@@ -66,8 +66,9 @@ fn take_off(sliced: &SlicedPacket<'_>) -> Option<Datagram> {
 fn again(packet: &Packet<'_>, emit: &Emit, flow: &FlowTuple, id: u16) -> Vec<u8> {
     let mut bytes = vec![0; emit.len()];
     emit.write(&mut bytes);
-    let mut icrc = IcrcFlow::new(flow).start(packet.bytes().len(), id);
-    icrc.headers(&bytes);
+    let (bth, ext) = bytes.split_first_chunk().unwrap();
+    let mut icrc = IcrcFlow::new(flow).start(packet.bytes().len(), id, bth);
+    icrc.bytes(ext);
     icrc.bytes(packet.payload());
     bytes.extend(packet.payload());
     let pad = vec![0; usize::from(emit.bth.pad)];

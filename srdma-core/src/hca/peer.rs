@@ -26,6 +26,18 @@ pub(crate) const fn packet_cost(len: u32) -> u32 {
     len + PACKET_OVERHEAD
 }
 
+/// What became of the room that a packet asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Charge {
+    /// There is none.
+    Refused,
+    /// It is taken.
+    Taken,
+    /// It is taken, and a full packet would have to wait: whoever took the last room asks for an
+    /// acknowledgement, or nobody may.
+    Last,
+}
+
 #[derive(Debug)]
 struct Peer {
     addr: SocketAddr,
@@ -102,24 +114,22 @@ impl PeerTable {
         }
     }
 
-    /// Takes `cost` of the budget; false if there is no room. One packet always fits an idle peer.
-    pub(crate) fn charge(&mut self, id: u32, cost: u32) -> bool {
+    /// Takes `cost` of the budget, and says whether a packet that costs `next` would have to wait
+    /// now. One packet always fits an idle peer.
+    #[inline]
+    pub(crate) fn charge(&mut self, id: u32, cost: u32, next: u32) -> Charge {
         let Some(peer) = self.peers.get_mut(id as usize) else {
-            return true;
+            return Charge::Taken;
         };
         if peer.in_flight > 0 && peer.in_flight + cost > peer.budget {
-            return false;
+            return Charge::Refused;
         }
         peer.in_flight += cost;
-        true
-    }
-
-    /// True if a packet that costs `cost` would have to wait: whoever took the last room asks for
-    /// an acknowledgement, or nobody may.
-    pub(crate) fn is_full(&self, id: u32, cost: u32) -> bool {
-        self.peers
-            .get(id as usize)
-            .is_some_and(|peer| peer.in_flight + cost > peer.budget)
+        if peer.in_flight + next > peer.budget {
+            Charge::Last
+        } else {
+            Charge::Taken
+        }
     }
 
     /// Gives `cost` back and returns the QPs that may go on.
@@ -146,33 +156,38 @@ impl PeerTable {
 mod tests {
     use super::*;
 
+    const FULL: u32 = packet_cost(4096);
+
+    /// True if a packet that costs `next` does not fit beside what is in flight.
+    fn is_full(peers: &mut PeerTable, id: u32, next: u32) -> bool {
+        let room = peers.charge(id, 0, next);
+        room != Charge::Taken
+    }
+
     #[test]
     fn a_peer_with_a_larger_socket_may_hold_more_and_a_liar_not_without_bound() {
         let mut peers = PeerTable::new(DEFAULT_RMEM / 2);
         let id = peers.acquire(SocketAddr::from(([10, 0, 0, 1], 4791)));
-        assert!(peers.charge(id, DEFAULT_RMEM / 2));
-        assert!(peers.is_full(id, 1));
+        assert_eq!(peers.charge(id, DEFAULT_RMEM / 2, 0), Charge::Taken);
+        assert!(is_full(&mut peers, id, 1));
         peers.learn(id, 2 * DEFAULT_RMEM);
-        assert!(!peers.is_full(id, DEFAULT_RMEM / 2));
+        assert!(!is_full(&mut peers, id, DEFAULT_RMEM / 2));
         peers.learn(id, u32::MAX);
-        assert!(peers.is_full(id, MAX_BUDGET));
+        assert!(is_full(&mut peers, id, MAX_BUDGET));
         peers.learn(id, 1);
-        assert!(peers.is_full(id, 1));
+        assert!(is_full(&mut peers, id, 1));
         peers.refund(id, DEFAULT_RMEM / 2, &mut VecDeque::new());
-        assert!(!peers.is_full(id, 4096 + PACKET_OVERHEAD));
+        assert!(!is_full(&mut peers, id, FULL));
     }
 
     #[test]
-    fn whoever_takes_the_last_room_can_know_it() {
-        let cost = packet_cost(4096);
-        let mut peers = PeerTable::new(3 * cost + 10);
+    fn whoever_takes_the_last_room_knows_it() {
+        let mut peers = PeerTable::new(3 * FULL + 10);
         let id = peers.acquire(SocketAddr::from(([10, 0, 0, 1], 4791)));
-        for full in [false, false, true] {
-            assert!(peers.charge(id, cost));
-            assert_eq!(peers.is_full(id, cost), full);
+        for charge in [Charge::Taken, Charge::Taken, Charge::Last, Charge::Refused] {
+            assert_eq!(peers.charge(id, FULL, FULL), charge);
         }
-        assert!(!peers.charge(id, cost));
-        peers.refund(id, cost, &mut VecDeque::new());
-        assert!(!peers.is_full(id, cost));
+        peers.refund(id, FULL, &mut VecDeque::new());
+        assert_eq!(peers.charge(id, 0, FULL), Charge::Taken);
     }
 }

@@ -56,6 +56,8 @@ pub const SGE_LIST: usize = 14;
 pub struct SgeList {
     items: [Sge; SGE_LIST],
     len: u8,
+    /// Bytes of them all.
+    total: u64,
 }
 
 impl SgeList {
@@ -67,6 +69,7 @@ impl SgeList {
             lkey: Lkey(0),
         }; SGE_LIST],
         len: 0,
+        total: 0,
     };
 
     /// The fragments.
@@ -80,6 +83,7 @@ impl SgeList {
     #[inline]
     pub const fn clear(&mut self) {
         self.len = 0;
+        self.total = 0;
     }
 
     /// Appends; false if the list is full.
@@ -89,6 +93,7 @@ impl SgeList {
             Some(item) => {
                 *item = sge;
                 self.len += 1;
+                self.total += u64::from(sge.len);
                 true
             }
             None => false,
@@ -98,8 +103,8 @@ impl SgeList {
     /// Sum of the lengths.
     #[inline]
     #[must_use]
-    pub fn total_len(&self) -> u64 {
-        crate::mem::sge::total_len(self.as_slice())
+    pub const fn total_len(&self) -> u64 {
+        self.total
     }
 
     /// Takes over `other`, copying no more than is in use.
@@ -109,6 +114,7 @@ impl SgeList {
         if let (Some(to), Some(from)) = (self.items.get_mut(..used), other.items.get(..used)) {
             to.copy_from_slice(from);
             self.len = other.len;
+            self.total = other.total;
         }
     }
 }

@@ -15,7 +15,9 @@
 use super::access::Access;
 use super::fault::KeyFault;
 use super::grant::{Claim, Grant};
+use super::host::Span;
 use super::mr::{MrTable, Object, Region, split};
+use super::pager::Pager;
 use crate::num::{Lkey, PdId, Qpn, Rkey};
 use crate::obj::table::Slot;
 
@@ -32,6 +34,35 @@ impl MrTable {
         addr: u64,
         len: u32,
     ) -> Result<Grant<'_>, KeyFault> {
+        let (slot, region, offset) = self.local(lkey, pd, need, addr, len)?;
+        region.grant(slot, Slot::NONE, offset, u64::from(len))
+    }
+
+    /// Local key check to gather, of which only the memory is asked for. `None` where it may be
+    /// absent: a grant copies it out.
+    #[inline]
+    pub(crate) fn check_gather(
+        &self,
+        lkey: Lkey,
+        pd: PdId,
+        addr: u64,
+        len: u32,
+    ) -> Result<Option<Span<'_>>, KeyFault> {
+        let (_, region, offset) = self.local(lkey, pd, Access::LOCAL_READ, addr, len)?;
+        let (span, pager) = region.memory(offset, u64::from(len))?;
+        Ok(pager.is_none().then_some(span))
+    }
+
+    /// The region of a local key, and where in it a range starts.
+    #[inline]
+    fn local(
+        &self,
+        lkey: Lkey,
+        pd: PdId,
+        need: Access,
+        addr: u64,
+        len: u32,
+    ) -> Result<(Slot, &Region, u64), KeyFault> {
         let (index, key) = split(lkey.value());
         let Some((slot, object)) = self.objects.lookup(index) else {
             return Err(missing(lkey.value()));
@@ -49,13 +80,8 @@ impl MrTable {
         if !region.access.contains(need) {
             return Err(KeyFault::Rights);
         }
-        let len = u64::from(len);
-        region.grant(
-            slot,
-            Slot::NONE,
-            within(region.va, region.len, addr, len)?,
-            len,
-        )
+        let offset = within(region.va, region.len, addr, u64::from(len))?;
+        Ok((slot, region, offset))
     }
 
     /// Remote key check: key, state, domain, queue pair of a type 2 window, rights, and the range
@@ -147,11 +173,21 @@ impl Region {
         if offset > self.len || len > self.len - offset {
             return Err(KeyFault::Bounds);
         }
+        Ok(Grant::new(
+            self.memory(offset, len)?,
+            region,
+            window,
+            offset,
+        ))
+    }
+
+    /// The memory of bytes inside of the region, and who must be asked about it.
+    #[inline]
+    fn memory(&self, offset: u64, len: u64) -> Result<(Span<'_>, Option<&dyn Pager>), KeyFault> {
         let (Ok(at), Ok(bytes)) = (usize::try_from(offset), usize::try_from(len)) else {
             return Err(KeyFault::Bounds);
         };
-        let memory = self.range.window(at, bytes).map_err(|_| KeyFault::Bounds)?;
-        Ok(Grant::new(memory, region, window, offset))
+        self.range.window(at, bytes).map_err(|_| KeyFault::Bounds)
     }
 }
 

@@ -17,9 +17,11 @@
 )]
 
 mod span;
+mod words;
 
 pub use super::fault::HostFault;
 pub use span::Span;
+pub use words::HostWords;
 
 use super::pager::Pager;
 
@@ -27,7 +29,6 @@ use core::fmt;
 use core::ptr::NonNull;
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Alignment of every buffer: a page.
 pub const PAGE: usize = 4096;
@@ -131,6 +132,13 @@ impl HostBuf {
         self.len == 0
     }
 
+    /// The whole buffer as a window.
+    #[inline]
+    #[must_use]
+    pub const fn span(&self) -> Span<'_> {
+        Span::of(self.base, self.len)
+    }
+
     /// The whole buffer as a range that keeps it alive.
     #[must_use]
     pub fn range(self: &Arc<Self>) -> HostRange {
@@ -143,11 +151,7 @@ impl HostBuf {
 
     /// The whole buffer as words.
     pub fn words(self: &Arc<Self>) -> HostWords {
-        HostWords {
-            base: self.base.cast(),
-            words: self.len / 8,
-            _keep: Some(Arc::clone(self)),
-        }
+        HostWords::of(self.base.cast(), self.len / 8, Some(Arc::clone(self)))
     }
 }
 
@@ -251,6 +255,7 @@ impl HostRange {
     }
 
     /// An error where the memory is not simply there.
+    #[inline]
     fn direct(&self) -> Result<(), HostFault> {
         match self.pager() {
             Some(_) => Err(HostFault::Absent),
@@ -293,14 +298,12 @@ impl HostRange {
             return Err(HostFault::Misaligned);
         }
         #[allow(clippy::cast_ptr_alignment, reason = "checked just above")]
-        Ok(HostWords {
-            base: self.base.cast(),
-            words: self.len / 8,
-            _keep: match &self.keep {
-                Keep::Buffer(buf) => Some(Arc::clone(buf)),
-                Keep::Promise | Keep::Asked(_) => None,
-            },
-        })
+        let base = self.base.cast();
+        let keep = match &self.keep {
+            Keep::Buffer(buf) => Some(Arc::clone(buf)),
+            Keep::Promise | Keep::Asked(_) => None,
+        };
+        Ok(HostWords::of(base, self.len / 8, keep))
     }
 
     /// Copies `bytes` into the range at `offset`.
@@ -324,6 +327,7 @@ impl HostRange {
     }
 
     /// The whole range as a window; empty where memory may be absent.
+    #[inline]
     #[must_use]
     pub fn whole(&self) -> Span<'_> {
         self.span(0, self.len).unwrap_or(Span::empty())
@@ -331,6 +335,7 @@ impl HostRange {
 
     /// A bounded window for one use, without the reference count; an error where memory may be
     /// absent.
+    #[inline]
     pub fn span(&self, offset: usize, len: usize) -> Result<Span<'_>, HostFault> {
         self.direct()?;
         self.check(offset, len)?;
@@ -349,126 +354,12 @@ impl HostRange {
         Ok((Span::of(self.base.wrapping_add(offset), len), self.pager()))
     }
 
+    #[inline]
     fn check(&self, offset: usize, len: usize) -> Result<(), HostFault> {
         match offset.checked_add(len) {
             Some(end) if end <= self.len => Ok(()),
             _ => Err(HostFault::OutOfRange),
         }
-    }
-}
-
-/// Host memory seen as 64-bit words: ring entries and shadow areas.
-///
-/// Words hold little-endian values whatever the host's order. Every index is checked.
-#[derive(Clone)]
-pub struct HostWords {
-    base: *mut u64,
-    words: usize,
-    _keep: Option<Arc<HostBuf>>,
-}
-
-// SAFETY: why needed: raw pointer. Why sound: kept alive by `_keep` or the contract of the range it
-// came from; only atomic access.
-unsafe impl Send for HostWords {}
-// SAFETY: why needed: raw pointer. Why sound: all access is atomic.
-unsafe impl Sync for HostWords {}
-
-impl HostWords {
-    /// Number of words.
-    #[must_use]
-    pub const fn len(&self) -> usize {
-        self.words
-    }
-
-    /// True without words.
-    #[must_use]
-    pub const fn is_empty(&self) -> bool {
-        self.words == 0
-    }
-
-    /// The address of word 0.
-    #[must_use]
-    pub fn addr(&self) -> u64 {
-        self.base.addr() as u64
-    }
-
-    /// The `count` words from `first` on, or that they are not inside.
-    pub fn slice(&self, first: usize, count: usize) -> Result<Self, HostFault> {
-        match first.checked_add(count) {
-            Some(end) if end <= self.words => Ok(Self {
-                base: self.base.wrapping_add(first),
-                words: count,
-                _keep: self._keep.clone(),
-            }),
-            _ => Err(HostFault::OutOfRange),
-        }
-    }
-
-    #[inline]
-    fn word(&self, index: usize) -> &AtomicU64 {
-        assert!(index < self.words, "ring index inside the ring");
-        // SAFETY: why needed: ring words are shared with the other half. Why sound: inside the
-        // range (asserted), aligned to eight bytes (constructors), alive while `self` is.
-        unsafe { AtomicU64::from_ptr(self.base.wrapping_add(index)) }
-    }
-
-    /// The `N` words from `first` on, behind one check.
-    #[inline]
-    fn run<const N: usize>(&self, first: usize) -> &[AtomicU64; N] {
-        assert!(
-            first < self.words && N <= self.words - first,
-            "ring entry inside the ring"
-        );
-        // SAFETY: why needed: ring words are shared with the other half. Why sound: all of them
-        // inside the range (asserted), aligned to eight bytes (constructors), alive while `self`
-        // is; an atomic word is laid out as the word itself.
-        unsafe { &*self.base.wrapping_add(first).cast::<[AtomicU64; N]>() }
-    }
-
-    /// Plain loads of the `N` words from `first` on.
-    #[inline]
-    #[must_use]
-    pub fn load_run<const N: usize>(&self, first: usize) -> [u64; N] {
-        let words = self.run::<N>(first);
-        words
-            .each_ref()
-            .map(|word| u64::from_le(word.load(Ordering::Relaxed)))
-    }
-
-    /// Stores four words from `first` on, the last one with release: an entry and its header.
-    #[inline]
-    pub fn publish(&self, first: usize, [a, b, c, header]: [u64; 4]) {
-        let [at_a, at_b, at_c, at_header] = self.run::<4>(first);
-        at_a.store(a.to_le(), Ordering::Relaxed);
-        at_b.store(b.to_le(), Ordering::Relaxed);
-        at_c.store(c.to_le(), Ordering::Relaxed);
-        at_header.store(header.to_le(), Ordering::Release);
-    }
-
-    /// Plain load of word `index`.
-    #[inline]
-    #[must_use]
-    pub fn load(&self, index: usize) -> u64 {
-        u64::from_le(self.word(index).load(Ordering::Relaxed))
-    }
-
-    /// Load of word `index` that later loads may not overtake.
-    #[inline]
-    #[must_use]
-    pub fn load_acquire(&self, index: usize) -> u64 {
-        u64::from_le(self.word(index).load(Ordering::Acquire))
-    }
-
-    /// Plain store of word `index`.
-    #[inline]
-    pub fn store(&self, index: usize, value: u64) {
-        self.word(index).store(value.to_le(), Ordering::Relaxed);
-    }
-
-    /// Store of word `index` that earlier stores may not be delayed past: publishes an entry.
-    #[inline]
-    pub fn store_release(&self, index: usize, value: u64) {
-        self.word(index).store(value.to_le(), Ordering::Release);
     }
 }
 

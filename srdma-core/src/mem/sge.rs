@@ -73,6 +73,17 @@ pub fn pieces(sges: &[Sge], offset: u64, len: usize) -> impl Iterator<Item = Pie
     })
 }
 
+/// The part under `[offset, offset + len)` if it is one, and of the first entry: the entry, address
+/// and bytes. Otherwise [`for_each_piece`] finds it.
+#[inline]
+#[must_use]
+pub fn single(sges: &[Sge], offset: u64, len: usize) -> Option<(&Sge, u64, u32)> {
+    let first = sges.first()?;
+    let len = u32::try_from(len).ok().filter(|len| *len > 0)?;
+    let end = offset.checked_add(u64::from(len))?;
+    (end <= u64::from(first.len)).then_some((first, first.addr.wrapping_add(offset), len))
+}
+
 /// Calls `f` with each part of the list under `[offset, offset + len)`: entry, address, bytes.
 ///
 /// Ends at the first error.

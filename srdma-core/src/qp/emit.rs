@@ -6,18 +6,20 @@
 use super::Qp;
 use super::attr::{QpState, QpType};
 use super::flush::Cause;
-use super::gather::Part;
+use super::gather::{Part, Target};
 use super::requester::Step;
 use super::window::{Kind, Local, ReadReq, SendCtx, read_cost};
 use crate::hca::ctx::Ctx;
-use crate::hca::peer::packet_cost;
+use crate::hca::peer::{Charge, packet_cost};
 use crate::hw::aeqe::AeCode;
 use crate::hw::cqe::FlushCode;
 use crate::hw::wqe::SqOp;
-use crate::num::{Psn, Qkey, SrqId};
+use crate::mem::{KeyFault, MrTable};
+use crate::num::{Psn, Qkey};
 use crate::tx::TxArena;
-use crate::tx::arena::{MarkKind, Payload};
-use crate::wire::{AtomicEth, Bth, Deth, Emit, ImmDt, Opcode, Position, Reth, Service, Verb};
+use crate::tx::arena::MarkKind;
+use crate::tx::payload::Payload;
+use crate::wire::{AtomicEth, Bth, Deth, Head, ImmDt, Opcode, Reth, Service};
 
 /// Packets between two acknowledgement requests in a long message: one full run at MTU 4096.
 // rule: roce-46
@@ -63,7 +65,7 @@ impl At {
 }
 
 impl Qp {
-    const fn service(&self) -> Service {
+    pub(super) const fn service(&self) -> Service {
         match self.id.kind {
             QpType::Uc => Service::Uc,
             QpType::Ud | QpType::Gsi => Service::Ud,
@@ -85,70 +87,92 @@ impl Qp {
             return self.step_raw(ctx, arena, work, at);
         }
         let index = at.index();
+        let (first, last) = (index == 0, index + 1 == work.packets);
         let mtu = self.conn.mtu;
         let offset = u64::from(index) * u64::from(mtu);
         let rest = u64::from(work.len).saturating_sub(offset);
-        let len = rest.min(u64::from(mtu));
-        let len = u32::try_from(len).unwrap_or(mtu);
+        let len = u32::try_from(rest).map_or(mtu, |rest| rest.min(mtu));
         let psn = work.first.add(index);
-        let last = index + 1 == work.packets;
         let (path_id, dest, remote) = match self.route(ctx) {
             Ok(Some(route)) => route,
             Ok(None) => return Step::Wait,
             Err(cause) => return self.fail_current(ctx, cause),
         };
-        let Some(opcode) = self.message_opcode(index == 0, last) else {
-            return self.fail_current(
-                ctx,
-                Cause::new(FlushCode::LOC_QP_OP, AeCode::WQE_UNEXPECTED_OPCODE),
-            );
+        let Some(opcode) = Opcode::of_message(work.form, first, last) else {
+            let cause = Cause::new(FlushCode::LOC_QP_OP, AeCode::WQE_UNEXPECTED_OPCODE);
+            return self.fail_current(ctx, cause);
         };
-        let reliable = self.id.kind.is_reliable();
         let Some(path) = ctx.paths.get(path_id) else {
             return Step::Stop;
         };
+        let reliable = self.id.kind.is_reliable();
         let charged = reliable && at.is_front();
-        if charged && !ctx.peers.charge(path.peer, packet_cost(len)) {
-            if !self.req.waiting {
-                self.req.waiting = true;
-                ctx.peers.wait(path.peer, self.id.slot);
-            }
-            return Step::Wait;
-        }
-        let mut emit = Emit::new(Bth::new(opcode, dest, psn));
-        emit.bth.pkey = self.conn.pkey;
-        let ask = (last && self.wants_answer(psn, work.signaled))
+        let mut ask = (last && self.wants_answer(psn, work.signaled))
             || !at.is_front()
-            || (index > 0 && index.is_multiple_of(ACK_EVERY));
-        emit.bth.ack_req = reliable && (ask || ctx.peers.is_full(path.peer, packet_cost(mtu)));
-        self.message_headers(&mut emit, work, index == 0, last, remote);
+            || (!first && index.is_multiple_of(ACK_EVERY));
+        if charged {
+            let (cost, next) = (packet_cost(len), packet_cost(mtu));
+            match ctx.peers.charge(path.peer, cost, next) {
+                Charge::Refused => return self.wait_for_room(ctx, path_id),
+                Charge::Last => ask = true,
+                Charge::Taken => {}
+            }
+        }
+        let asks = reliable && ask;
+        let mut head = Head::new(&Bth {
+            pkey: self.conn.pkey,
+            ack_req: asks,
+            solicited: last && self.req.cmd.solicited,
+            ..Bth::new(opcode, dest, psn)
+        });
+        self.message_headers(&mut head, work, (first, last), remote);
         let mark = (self.id.slot, at.mark(psn));
-        let pushed = match self.req.cmd.inline_data() {
-            Some(bytes) => {
-                let from = usize::try_from(offset).unwrap_or(usize::MAX);
-                let part = bytes
-                    .get(from..from.saturating_add(len as usize))
-                    .unwrap_or(&[]);
-                Ok(arena.push(path, mark, &mut emit, Payload::Bytes(part)))
-            }
-            None => {
-                let sges = self.req.cmd.sges.as_slice();
-                let part = Part::new(self.id.pd, sges, offset, len as usize);
-                part.push(ctx.regions, arena, (path, mark), &mut emit)
-            }
-        };
+        let part = (offset, len as usize);
+        let pushed = self.push_message(ctx.regions, arena, (path, mark), &mut head, part);
         if charged && !matches!(pushed, Ok(true)) {
             ctx.peers.refund(path.peer, packet_cost(len), ctx.ready);
         }
         match pushed {
             Ok(true) => {
-                self.advance(ctx, psn, (1, work.packets), emit.bth.ack_req, at);
+                self.advance(ctx, psn, (1, work.packets), asks, at);
                 Step::Sent(len + 64)
             }
             Ok(false) => Step::Full,
             // rule: e810-34
             Err(fault) => self.fail_current(ctx, fault.into()),
         }
+    }
+
+    /// The peer's socket can hold no more: somebody's acknowledgement will make room.
+    #[cold]
+    fn wait_for_room(&mut self, ctx: &mut Ctx<'_>, path: u32) -> Step {
+        if let Some(path) = ctx.paths.get(path)
+            && !self.req.waiting
+        {
+            self.req.waiting = true;
+            ctx.peers.wait(path.peer, self.id.slot);
+        }
+        Step::Wait
+    }
+
+    /// The packet with `len` bytes of the message from `offset` on; false if the arena is full.
+    #[inline]
+    fn push_message(
+        &self,
+        regions: &MrTable,
+        arena: &mut TxArena,
+        (path, mark): Target<'_>,
+        head: &mut Head,
+        (offset, len): (u64, usize),
+    ) -> Result<bool, KeyFault> {
+        let cmd = &self.req.cmd;
+        let Some(bytes) = cmd.inline_data() else {
+            let part = Part::new(self.id.pd, cmd.sges.as_slice(), offset, len);
+            return part.push(regions, arena, (path, mark), head);
+        };
+        let from = usize::try_from(offset).unwrap_or(usize::MAX);
+        let part = bytes.get(from..from.saturating_add(len)).unwrap_or(&[]);
+        Ok(arena.push(path, mark, head, part))
     }
 
     /// True if the last packet of a message asks to be acknowledged. Nobody waits for one that is
@@ -165,52 +189,41 @@ impl Qp {
             || !req.rtt.is_measured()
     }
 
-    fn message_opcode(&self, first: bool, last: bool) -> Option<Opcode> {
-        let cmd = &self.req.cmd;
-        let verb = match cmd.op {
-            SqOp::WRITE | SqOp::WRITE_SOL => Verb::Write,
-            _ => Verb::Send,
-        };
-        let invalidates = matches!(cmd.op, SqOp::SEND_INV | SqOp::SEND_SOL_INV);
-        Opcode::of(
-            self.service(),
-            verb,
-            Position::new(first, last),
-            last && cmd.imm.is_some(),
-            last && invalidates,
-        )
-    }
-
+    #[inline]
     fn message_headers(
         &self,
-        emit: &mut Emit,
+        head: &mut Head,
         work: &SendCtx,
-        first: bool,
-        last: bool,
+        (first, last): (bool, bool),
         qkey: Option<Qkey>,
     ) {
         let cmd = &self.req.cmd;
         // rule: xrc-7
-        emit.xrceth = cmd.xrc_srq.map(SrqId::value);
+        if let Some(srq) = cmd.xrc_srq {
+            head.xrceth(srq.value());
+        }
         if let Some(qkey) = qkey {
-            emit.deth = Some(Deth {
+            head.deth(Deth {
                 qkey,
                 source: self.id.qpn,
             });
         }
-        if first && matches!(cmd.op, SqOp::WRITE | SqOp::WRITE_SOL) {
-            emit.reth = Some(Reth {
+        if first && cmd.op.is_write() {
+            head.reth(Reth {
                 addr: cmd.remote_addr,
                 rkey: cmd.rkey,
                 len: work.len,
             });
         }
         if last {
-            emit.bth.solicited = cmd.solicited;
             // rule: e810-1
             // The WQE holds the immediate in host order; the wire has it as the program gave it.
-            emit.imm = cmd.imm.map(|imm| ImmDt(imm.to_be_bytes()));
-            emit.ieth = cmd.inv_key;
+            if let Some(imm) = cmd.imm {
+                head.imm(ImmDt(imm.to_be_bytes()));
+            }
+            if let Some(key) = cmd.inv_key {
+                head.ieth(key);
+            }
         }
     }
 
@@ -244,21 +257,14 @@ impl Qp {
             return Step::Wait;
         }
         let psn = work.first.add(index);
-        let mut emit = Emit::new(Bth::new(
-            self.in_class(Opcode::RC_READ_REQUEST),
-            self.conn.remote_qpn,
-            psn,
-        ));
-        emit.bth.pkey = self.conn.pkey;
-        emit.bth.ack_req = true;
+        let mut head = self.request_head(Opcode::RC_READ_REQUEST, psn);
         let cmd = &self.req.cmd;
-        emit.xrceth = cmd.xrc_srq.map(SrqId::value);
-        emit.reth = Some(Reth {
+        head.reth(Reth {
             addr: cmd.remote_addr.wrapping_add(offset),
             rkey: cmd.rkey,
             len,
         });
-        if !self.push_request(ctx, arena, &mut emit, at.mark(psn), Payload::None) {
+        if !self.push_request(ctx, arena, &mut head, at.mark(psn), ()) {
             if at.is_front() {
                 ctx.read_credit.refund(cost, ctx.ready);
             }
@@ -288,32 +294,26 @@ impl Qp {
             SqOp::FETCH_ADD => Opcode::RC_FETCH_ADD,
             _ => Opcode::RC_ATOMIC_WRITE,
         };
-        let opcode = self.in_class(opcode);
-        let mut emit = Emit::new(Bth::new(opcode, self.conn.remote_qpn, psn));
-        emit.xrceth = cmd.xrc_srq.map(SrqId::value);
-        emit.bth.pkey = self.conn.pkey;
-        emit.bth.ack_req = true;
-        let mut operand = [0u8; 8];
-        let payload = if work.kind == Kind::AtomicWrite {
-            emit.reth = Some(Reth {
+        let mut head = self.request_head(opcode, psn);
+        let pushed = if work.kind == Kind::AtomicWrite {
+            head.reth(Reth {
                 addr: cmd.remote_addr,
                 rkey,
                 len: 8,
             });
-            if let Some(bytes) = cmd.inline_data().and_then(|bytes| bytes.get(..8)) {
-                operand.copy_from_slice(bytes);
-            }
-            Payload::Bytes(&operand)
+            let operand = cmd.inline_data().and_then(|bytes| bytes.first_chunk());
+            let operand: &[u8; 8] = operand.unwrap_or(&[0; 8]);
+            self.push_request(ctx, arena, &mut head, at.mark(psn), operand.as_slice())
         } else {
-            emit.atomic = Some(AtomicEth {
+            head.atomic(AtomicEth {
                 addr: cmd.remote_addr,
                 rkey,
                 swap_add: cmd.atomic.swap_or_add,
                 compare: cmd.atomic.compare,
             });
-            Payload::None
+            self.push_request(ctx, arena, &mut head, at.mark(psn), ())
         };
-        if !self.push_request(ctx, arena, &mut emit, at.mark(psn), payload) {
+        if !pushed {
             return Step::Full;
         }
         if at.is_front() {
@@ -323,23 +323,38 @@ impl Qp {
         Step::Sent(64)
     }
 
-    fn push_request(
+    /// What requests with an answer of their own begin with.
+    fn request_head(&self, opcode: Opcode, psn: Psn) -> Head {
+        let opcode = self.in_class(opcode);
+        let mut head = Head::new(&Bth {
+            pkey: self.conn.pkey,
+            ack_req: true,
+            ..Bth::new(opcode, self.conn.remote_qpn, psn)
+        });
+        if let Some(srq) = self.req.cmd.xrc_srq {
+            head.xrceth(srq.value());
+        }
+        head
+    }
+
+    fn push_request<P: Payload>(
         &self,
         ctx: &Ctx<'_>,
         arena: &mut TxArena,
-        emit: &mut Emit,
+        head: &mut Head,
         mark: MarkKind,
-        payload: Payload<'_>,
+        payload: P,
     ) -> bool {
         let Some(path) = self.conn.path.and_then(|id| ctx.paths.get(id)) else {
             return false;
         };
-        arena.push(path, (self.id.slot, mark), emit, payload)
+        arena.push(path, (self.id.slot, mark), head, payload)
     }
 
     /// `span` PSNs from `psn` on, of so many of their WQE, stand in the arena; the last of them
     /// asks for an acknowledgement or not.
     // rule: roce-44
+    #[inline(always)]
     pub(super) fn advance(
         &mut self,
         ctx: &mut Ctx<'_>,
@@ -359,6 +374,7 @@ impl Qp {
         }
     }
 
+    #[inline(always)]
     fn advance_sent(&mut self, ctx: &mut Ctx<'_>, psn: Psn, packets: u32, of: u32, asks: bool) {
         let req = &mut self.req;
         debug_assert_eq!(psn, req.sent, "packets leave in PSN order");
@@ -374,11 +390,14 @@ impl Qp {
             req.cur += 1;
             req.cur_packet = 0;
         }
-        if self.id.kind.is_reliable() && req.rto_at.is_none() {
+        req.unasked = if asks { 0 } else { req.unasked + packets };
+        if !self.id.kind.is_reliable() {
+            return;
+        }
+        if req.rto_at.is_none() {
             req.rto_at = self.conn.answer_by(ctx.now);
         }
-        req.unasked = if asks { 0 } else { req.unasked + packets };
-        if self.id.kind.is_reliable() && fresh {
+        if fresh {
             req.rtt.on_sent(req.sent.prev(), asks, ctx.now);
         }
     }

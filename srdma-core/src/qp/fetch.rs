@@ -11,6 +11,7 @@ use crate::hw::wqe::SqOp;
 use crate::limits::MAX_MSG_BYTES;
 use crate::mem::Sge;
 use crate::trace;
+use crate::wire::MessageForm;
 
 /// READ and atomic records that may be in flight before fetching pauses; bounds memory a QP.
 const MAX_INFLIGHT: usize = 32_768;
@@ -54,22 +55,23 @@ impl Qp {
         }
         self.sq.advance(&self.req.cmd);
         self.req.cmd_of = Some(number);
-        let cause = match parsed {
+        let admitted = match parsed {
             Ok(()) => self.admit(),
             Err(fault) => Err(Cause::new(FlushCode::LOC_QP_OP, fault.ae_code())),
         };
+        let (kind, len, local) = match admitted {
+            Ok((kind, len)) => (kind, len, Local::Pending),
+            Err(cause) => {
+                self.req.stopped = true;
+                (Kind::Local, 0, Local::Failed(cause))
+            }
+        };
+        let packets = match kind {
+            Kind::Local => 0,
+            Kind::Atomic | Kind::AtomicWrite => 1,
+            Kind::Acked | Kind::Read => packets_of(len, self.conn.mtu),
+        };
         let cmd = &self.req.cmd;
-        let (kind, len) = cause.map_or((Kind::Local, 0), |admitted| admitted);
-        let packets = if kind == Kind::Local {
-            0
-        } else {
-            packets_of(len, self.conn.mtu)
-        };
-        let packets = if matches!(kind, Kind::Atomic | Kind::AtomicWrite) {
-            1
-        } else {
-            packets
-        };
         let span = if kind.needs_response() {
             span_of(cmd.sges.as_slice())
         } else {
@@ -81,18 +83,24 @@ impl Qp {
             index,
             op: cmd.op,
             kind,
+            form: self.form(),
             signaled: cmd.signaled,
-            local: cause.err().map_or(Local::Pending, Local::Failed),
+            local,
             first,
             packets,
             len,
             span,
             flat: cmd.sges.as_slice().len() == 1,
         });
-        if cause.is_err() {
-            self.req.stopped = true;
-        }
         true
+    }
+
+    /// What decides the opcodes of the packets, should it be a SEND or WRITE.
+    #[inline]
+    const fn form(&self) -> MessageForm {
+        let cmd = &self.req.cmd;
+        let (imm, inv) = (cmd.imm.is_some(), cmd.inv_key.is_some());
+        MessageForm::new(self.service(), cmd.op.is_write(), imm, inv)
     }
 
     #[cold]
@@ -105,10 +113,12 @@ impl Qp {
 
     /// Parses WQE `number` again if it is not the one parsed last: after going back, the ring still
     /// holds it, since its slot is free only once its completion was seen.
+    #[inline]
     pub(crate) fn load(&mut self, number: u64) -> bool {
-        if self.req.cmd_of == Some(number) {
-            return true;
-        }
+        self.req.cmd_of == Some(number) || self.load_again(number)
+    }
+
+    fn load_again(&mut self, number: u64) -> bool {
         let Some(work) = self.req.ctx_of(number) else {
             return false;
         };

@@ -4,14 +4,14 @@
 //! What this does *not* do: say what a fault means; a request fails with it, an answer is refused.
 
 use crate::limits::MAX_SGE;
-use crate::mem::sge::for_each_piece;
+use crate::mem::sge::{for_each_piece, single};
 use crate::mem::{Access, Grant, KeyFault, MrTable, Sge, Span};
 use crate::num::PdId;
 use crate::obj::table::Slot;
 use crate::tx::TxArena;
-use crate::tx::arena::{MarkKind, Payload};
+use crate::tx::arena::MarkKind;
 use crate::tx::path::Path;
-use crate::wire::Emit;
+use crate::wire::Head;
 
 /// Windows of up to 14 pieces of memory, on the stack.
 struct Pieces<'a> {
@@ -52,8 +52,8 @@ impl<'s> Part<'s> {
             paged: false,
         };
         for_each_piece(self.sges, self.offset, self.len, |sge, addr, len| {
-            let grant = regions.check_local(sge.lkey, self.pd, Access::LOCAL_READ, addr, len)?;
-            match (grant.span(), pieces.spans.get_mut(pieces.count)) {
+            let span = regions.check_gather(sge.lkey, self.pd, addr, len)?;
+            match (span, pieces.spans.get_mut(pieces.count)) {
                 (Some(span), Some(slot)) => {
                     *slot = span;
                     pieces.count += 1;
@@ -121,34 +121,52 @@ impl<'s> Part<'s> {
     }
 
     /// Builds the packet; false if it has to wait for the arena.
+    #[inline(always)]
     pub(crate) fn push(
         &self,
         regions: &MrTable,
         arena: &mut TxArena,
         (path, mark): Target<'_>,
-        emit: &mut Emit,
+        head: &mut Head,
+    ) -> Result<bool, KeyFault> {
+        // Most messages lie in one piece.
+        if let Some((sge, addr, len)) = single(self.sges, self.offset, self.len)
+            && let Some(span) = regions.check_gather(sge.lkey, self.pd, addr, len)?
+        {
+            return Ok(arena.push(path, mark, head, span));
+        }
+        self.push_pieces(regions, arena, (path, mark), head)
+    }
+
+    fn push_pieces(
+        &self,
+        regions: &MrTable,
+        arena: &mut TxArena,
+        (path, mark): Target<'_>,
+        head: &mut Head,
     ) -> Result<bool, KeyFault> {
         let pieces = self.gather(regions)?;
         if pieces.paged {
-            return with_copy(arena, self.len, (path, mark), emit, |bytes| {
+            return with_copy(arena, self.len, (path, mark), head, |bytes| {
                 self.copy(regions, bytes)
             });
         }
         let spans = pieces.spans.get(..pieces.count).unwrap_or(&[]);
-        Ok(arena.push(path, mark, emit, Payload::Spans(spans)))
+        Ok(arena.push(path, mark, head, spans))
     }
 }
 
 /// Builds a packet of the whole of a grant; false if it has to wait for the arena.
+#[inline]
 pub(crate) fn push_grant(
     grant: &Grant<'_>,
     arena: &mut TxArena,
     (path, mark): Target<'_>,
-    emit: &mut Emit,
+    head: &mut Head,
 ) -> Result<bool, KeyFault> {
     match grant.span() {
-        Some(span) => Ok(arena.push(path, mark, emit, Payload::Spans(&[span]))),
-        None => with_copy(arena, grant.len(), (path, mark), emit, |bytes| {
+        Some(span) => Ok(arena.push(path, mark, head, span)),
+        None => with_copy(arena, grant.len(), (path, mark), head, |bytes| {
             grant.copy_out(0, bytes)
         }),
     }
@@ -160,12 +178,12 @@ fn with_copy(
     arena: &mut TxArena,
     len: usize,
     (path, mark): Target<'_>,
-    emit: &mut Emit,
+    head: &mut Head,
     fill: impl FnOnce(&mut [u8]) -> Result<(), KeyFault>,
 ) -> Result<bool, KeyFault> {
     let mut copy = core::mem::take(&mut arena.copy);
     copy.resize(len, 0);
-    let done = fill(&mut copy).map(|()| arena.push(path, mark, emit, Payload::Bytes(&copy)));
+    let done = fill(&mut copy).map(|()| arena.push(path, mark, head, copy.as_slice()));
     arena.copy = copy;
     done
 }

@@ -25,7 +25,7 @@ use crate::hw::wqe::{SqOp, WqeFault};
 use crate::limits::MAX_DATAGRAM;
 use crate::num::{Psn, Qpn};
 use crate::tx::TxArena;
-use crate::wire::{Bth, Deth, Emit, Opcode};
+use crate::wire::{Bth, Deth, Head, Opcode};
 
 /// Bytes of a BTH.
 const BTH: usize = 12;
@@ -57,15 +57,17 @@ impl Qp {
         let Some(path) = ctx.paths.get(path_id) else {
             return Step::Stop;
         };
-        let mut emit = Emit::new(Bth::new(bth.opcode, dest, bth.psn));
-        emit.bth.pkey = bth.pkey;
-        emit.bth.solicited = bth.solicited;
-        emit.deth = Some(deth);
+        let mut head = Head::new(&Bth {
+            pkey: bth.pkey,
+            solicited: bth.solicited,
+            ..Bth::new(bth.opcode, dest, bth.psn)
+        });
+        head.deth(deth);
         let sges = self.req.cmd.sges.as_slice();
         let len = work.len as usize - HEADERS;
         let part = Part::new(self.id.pd, sges, HEADERS as u64, len);
         let mark = (self.id.slot, at.mark(work.first));
-        match part.push(ctx.regions, arena, (path, mark), &mut emit) {
+        match part.push(ctx.regions, arena, (path, mark), &mut head) {
             Ok(true) => {
                 self.advance(ctx, work.first, (1, work.packets), false, at);
                 Step::Sent(work.len + 64)

@@ -276,7 +276,10 @@ impl Qp {
         if work.kind.needs_response() && req.reads.len() >= usize::from(self.conn.max_rd_atomic) {
             return Gate::Wait;
         }
-        if req.sent.since(req.una) >= MAX_PSN_WINDOW.cast_signed() || self.is_held_up() {
+        if req.sent.since(req.una) >= MAX_PSN_WINDOW.cast_signed() {
+            return Gate::Wait;
+        }
+        if req.held.is_some() && self.is_held_up() {
             return Gate::Wait;
         }
         Gate::Open

@@ -16,11 +16,21 @@ pub(super) type Route = (u32, Qpn, Option<Qkey>);
 
 impl Qp {
     /// Path, destination QP and Q_Key of the current WQE. `None`: its port has to be looked up.
+    #[inline]
     pub(super) fn route(&mut self, ctx: &mut Ctx<'_>) -> Result<Option<Route>, Cause> {
+        if self.id.kind.is_connected()
+            && let Some(path) = self.conn.path
+        {
+            return Ok(Some((path, self.conn.remote_qpn, None)));
+        }
+        self.route_datagram(ctx)
+    }
+
+    #[inline(never)]
+    fn route_datagram(&mut self, ctx: &mut Ctx<'_>) -> Result<Option<Route>, Cause> {
         let lost = Cause::new(FlushCode::LOC_QP_OP, AeCode::INVALID_AH_ENTRY);
         if self.id.kind.is_connected() {
-            let path = self.conn.path.ok_or(lost)?;
-            return Ok(Some((path, self.conn.remote_qpn, None)));
+            return Err(lost);
         }
         let ud = self.req.cmd.ud;
         let av = *ctx

@@ -12,6 +12,7 @@
 use crate::hca::peer::{PACKET_OVERHEAD, packet_cost};
 use crate::hw::wqe::SqOp;
 use crate::num::Psn;
+use crate::wire::MessageForm;
 
 /// What the requester remembers of a WQE between fetch and completion.
 #[derive(Clone, Copy, Debug)]
@@ -22,6 +23,8 @@ pub(crate) struct SendCtx {
     pub(crate) op: SqOp,
     /// What kind of work it is.
     pub(crate) kind: Kind,
+    /// Of a SEND or WRITE: what decides its opcodes.
+    pub(crate) form: MessageForm,
     /// A CQE was asked for.
     pub(crate) signaled: bool,
     /// Local work is done; or the WQE failed locally and waits for its turn to say so.
@@ -147,9 +150,9 @@ pub(crate) const fn read_cost(len: u32, packets: u32) -> u32 {
 
 /// Packets of a message of `len` bytes: at least one.                 [RoCEv2 1.6]
 // rule: roce-42
+#[inline]
 pub(crate) const fn packets_of(len: u32, mtu: u32) -> u32 {
-    let packets = len.div_ceil(mtu);
-    if packets == 0 { 1 } else { packets }
+    if len <= mtu { 1 } else { len.div_ceil(mtu) }
 }
 
 #[cfg(test)]
@@ -172,6 +175,7 @@ mod tests {
             index: 0,
             op: SqOp::READ,
             kind: Kind::Read,
+            form: MessageForm::SEND,
             signaled: true,
             local: Local::Pending,
             first: Psn::new(0),
@@ -200,6 +204,7 @@ mod tests {
             index: 0,
             op: SqOp::SEND,
             kind: Kind::Acked,
+            form: MessageForm::SEND,
             signaled: true,
             local: Local::Pending,
             first: Psn::new(5),

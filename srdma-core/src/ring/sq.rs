@@ -160,9 +160,7 @@ impl<W: Words> SqProducer<W> {
 
     fn put_nop(&mut self) {
         let at = word_of(self.cursor.index());
-        for word in 0..HEADER {
-            self.words.store(at + word, 0);
-        }
+        self.words.fill(at, HEADER, 0);
         let header = SqHeader::ZERO.with_op(SqOp::NOP);
         self.put_header(self.cursor.polarity().stamp(header.bits()));
         self.cursor.advance(1);
@@ -172,9 +170,8 @@ impl<W: Words> SqProducer<W> {
         let at = word_of(self.cursor.index());
         let polarity = self.cursor.polarity();
         let words = wqe.words().len();
-        for word in 0..HEADER {
-            self.words.store(at + word, wqe.word(word, polarity));
-        }
+        let first = [0, 1, 2].map(|word| wqe.word(word, polarity));
+        self.words.store_run(at, first);
         for word in QUANTUM_WORDS..words {
             self.words.store(at + word, wqe.word(word, polarity));
         }
@@ -199,9 +196,7 @@ impl<W: Words> SqProducer<W> {
         let target = self.cursor.ahead(CLEAR);
         let at = word_of(target.index());
         let pattern = not_valid(target.polarity());
-        for word in 0..word_of(CLEAR) {
-            self.words.store(at + word, pattern);
-        }
+        self.words.fill(at, word_of(CLEAR), pattern);
     }
 }
 
@@ -270,7 +265,7 @@ impl<W: Words> SqConsumer<W> {
     /// Copies the next WQE out and parses the copy; does not move. `None`: there is none.
     ///
     /// On a fault `cmd` has the header's parts, so that the fault can be reported.
-    #[inline]
+    #[inline(always)]
     // rule: e810-14
     pub fn read(&self, cmd: &mut SqCmd) -> Option<Result<(), WqeFault>> {
         let header = self.peek()?;
@@ -310,24 +305,31 @@ impl<W: Words> SqConsumer<W> {
     #[inline]
     fn parse(&self, index: u32, header: SqHeader, cmd: &mut SqCmd) -> Result<(), WqeFault> {
         let quanta = header.quanta();
-        let at = word_of(index);
+        let first = self.words.load_run(word_of(index));
         if quanta == 1 {
-            let [word0, word1, word2] = [0, 1, 2].map(|word| self.words.load(at + word));
-            return cmd.parse(&[word0, word1, word2, header.bits()]);
+            return cmd.fill(header, 1, first, &[]);
         }
+        self.parse_long((index, quanta), header, first, cmd)
+    }
+
+    /// The parse of a WQE of several quanta.
+    #[inline(never)]
+    fn parse_long(
+        &self,
+        (index, quanta): (u32, u32),
+        header: SqHeader,
+        first: [u64; HEADER],
+        cmd: &mut SqCmd,
+    ) -> Result<(), WqeFault> {
         if index % SQ_CHUNK + quanta > SQ_CHUNK {
-            cmd.only_header(header);
+            cmd.start(header, quanta);
             return Err(WqeFault::Straddles);
         }
-        let mut words = [0; MAX_WORDS];
-        let used = words.iter_mut().take(word_of(quanta)).enumerate();
-        for (word, value) in used {
-            *value = if word == HEADER {
-                header.bits()
-            } else {
-                self.words.load(at + word)
-            };
+        let mut words = [0; MAX_WORDS - QUANTUM_WORDS];
+        let (at, used) = (word_of(index + 1), word_of(quanta - 1));
+        for (word, value) in words.iter_mut().take(used).enumerate() {
+            *value = self.words.load(at + word);
         }
-        cmd.parse(words.get(..word_of(quanta)).unwrap_or(&[]))
+        cmd.fill(header, quanta, first, words.get(..used).unwrap_or(&[]))
     }
 }

@@ -19,6 +19,20 @@ pub trait Words {
     fn load_acquire(&self, index: usize) -> u64;
     /// Plain store.
     fn store(&self, index: usize, value: u64);
+    /// Plain stores to the `N` words from `index` on.
+    #[inline]
+    fn store_run<const N: usize>(&self, index: usize, values: [u64; N]) {
+        for (word, value) in values.into_iter().enumerate() {
+            self.store(index + word, value);
+        }
+    }
+    /// Plain stores of one value to `count` words from `index` on.
+    #[inline]
+    fn fill(&self, index: usize, count: usize, value: u64) {
+        for word in index..index + count {
+            self.store(word, value);
+        }
+    }
     /// Store that earlier accesses may not be delayed past.
     fn store_release(&self, index: usize, value: u64);
     /// Plain loads of the `N` words from `first` on.
@@ -52,6 +66,14 @@ impl Words for HostWords {
     #[inline]
     fn store(&self, index: usize, value: u64) {
         Self::store(self, index, value);
+    }
+    #[inline]
+    fn store_run<const N: usize>(&self, index: usize, values: [u64; N]) {
+        Self::store_run(self, index, values);
+    }
+    #[inline]
+    fn fill(&self, index: usize, count: usize, value: u64) {
+        Self::fill(self, index, count, value);
     }
     #[inline]
     fn store_release(&self, index: usize, value: u64) {

@@ -6,7 +6,7 @@
 //! segs          [seam][payload][seam][payload][seam]        2n + 1 entries for n packets
 //! ```
 //!
-//! Payloads up to [`COPY_MAX`] bytes are copied into the arena, so a run of small packets is one
+//! Payloads up to `COPY_MAX` bytes are copied into the arena, so a run of small packets is one
 //! entry, and a word that a program changes while its packet is built cannot spoil the ICRC.
 //!
 //! A run is one GSO send. The kernel cuts it at `segment_len` without looking, so the join rule
@@ -15,15 +15,14 @@
 //! What this module does not do: decide what to send, or send it.
 
 use super::{Run, Seg, TxBatch, TxToken};
-use crate::mem::{HostBuf, HostFault, HostRange, Span};
+use crate::mem::{HostBuf, HostFault, Span};
 use crate::obj::table::Slot;
 use crate::tx::path::Path;
-use crate::wire::Emit;
-use crate::wire::opcode::Service;
+use crate::tx::payload::Payload;
+use crate::wire::{Head, ICRC_LEN, IcrcLen};
 use std::net::IpAddr;
+use std::sync::Arc;
 
-/// Payloads up to this many bytes are copied into the arena instead of gathered.
-pub const COPY_MAX: usize = 512;
 /// Gather entries that one `sendmsg` takes.                          [UIO_MAXIOV]
 const MAX_SEGS_PER_RUN: u32 = 1024;
 /// Bytes of UDP payload in one datagram or GSO send over IPv4.
@@ -49,34 +48,6 @@ impl Default for TxLimits {
             max_segments: 64,
             refused: Vec::new(),
             unreliable: u32::MAX,
-        }
-    }
-}
-
-/// What a packet carries behind its headers.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Payload<'a> {
-    /// Nothing.
-    None,
-    /// Bytes of our own (inline data, atomic results).
-    Bytes(&'a [u8]),
-    /// Checked windows of registered memory, in order.
-    Spans(&'a [Span<'a>]),
-}
-
-impl Payload<'_> {
-    fn len(&self) -> usize {
-        match self {
-            Self::None => 0,
-            Self::Bytes(bytes) => bytes.len(),
-            Self::Spans(spans) => spans.iter().map(Span::len).sum(),
-        }
-    }
-
-    const fn pieces(&self) -> usize {
-        match self {
-            Self::None | Self::Bytes(_) => 0,
-            Self::Spans(spans) => spans.len(),
         }
     }
 }
@@ -108,28 +79,40 @@ pub(crate) enum MarkKind {
 }
 
 impl MarkKind {
+    #[inline]
     const fn same_stream(self, other: Self) -> bool {
-        match (self, other) {
-            (Self::Request(_), Self::Request(_))
-            | (Self::Mended(_), Self::Mended(_))
-            | (Self::Asked(_), Self::Asked(_)) => true,
-            (Self::Response(a), Self::Response(b)) => a >> 24 == b >> 24,
-            _ => false,
+        match self {
+            Self::Request(_) => matches!(other, Self::Request(_)),
+            Self::Mended(_) => matches!(other, Self::Mended(_)),
+            Self::Asked(_) => matches!(other, Self::Asked(_)),
+            Self::Response(a) => matches!(other, Self::Response(b) if a >> 24 == b >> 24),
+            Self::Repeated(..) => false,
         }
     }
 }
 
+/// The run that packets may still join; what it has grown to is told when it is closed.
 #[derive(Clone, Copy, Debug)]
 struct OpenRun {
     path: u32,
-    closed: bool,
+    segment_len: u32,
+    packets: u16,
+    /// How many packets it may have: no more than it has once a shorter one closed it.
     limit: u16,
+    bytes: u32,
+    /// Bytes that it may have.
+    max: u32,
+    /// One past the last gather entry that it may have.
+    last_seg: u32,
+    /// What the ICRCs of its packets have in common.
+    icrc: IcrcLen,
+    unreliable: bool,
 }
 
 /// Reusable space for one send batch. Owned by the engine, filled by the device.
 #[derive(Debug)]
 pub struct TxArena {
-    space: HostRange,
+    space: Arc<HostBuf>,
     used: usize,
     seam: usize,
     segs: Vec<Seg<'static>>,
@@ -138,6 +121,7 @@ pub struct TxArena {
     open: Option<OpenRun>,
     next_token: u64,
     packets: u32,
+    bytes: u64,
     /// Payload that cannot be gathered in place, on its way in.
     pub(crate) copy: Vec<u8>,
     /// GSO limits; the socket side lowers them when the kernel objects.
@@ -153,7 +137,7 @@ impl TxArena {
     /// An empty arena of the usual size.
     pub fn new() -> Result<Self, HostFault> {
         Ok(Self {
-            space: HostBuf::new(Self::BYTES)?.range(),
+            space: HostBuf::new(Self::BYTES)?,
             used: 0,
             seam: 0,
             segs: Vec::with_capacity(Self::SEGS),
@@ -162,6 +146,7 @@ impl TxArena {
             open: None,
             next_token: 0,
             packets: 0,
+            bytes: 0,
             copy: Vec::with_capacity(crate::limits::MAX_MTU),
             limits: TxLimits::default(),
         })
@@ -181,8 +166,8 @@ impl TxArena {
 
     /// Bytes of the packets pushed since the last reset, BTH to ICRC.
     #[must_use]
-    pub fn bytes(&self) -> u64 {
-        self.runs.iter().map(|run| u64::from(run.bytes)).sum()
+    pub const fn bytes(&self) -> u64 {
+        self.bytes
     }
 
     /// Forgets the last batch.
@@ -194,6 +179,7 @@ impl TxArena {
         self.marks.clear();
         self.open = None;
         self.packets = 0;
+        self.bytes = 0;
     }
 
     pub(crate) fn marks(&self) -> &[Mark] {
@@ -220,39 +206,52 @@ impl TxArena {
 
     /// Builds one packet and appends it to the open run, or opens the next run for it.
     ///
-    /// `emit`'s pad count is filled in here. Returns false when the arena is full: the batch has to
-    /// leave first, nothing was changed.
+    /// The pad count of `head` is filled in here. Returns false when the arena is full: the batch
+    /// has to leave first, nothing was changed.
     // rule: roce-30
     // rule: roce-31
     // rule: roce-40
-    pub(crate) fn push(
+    pub(crate) fn push<P: Payload>(
         &mut self,
         path: &Path,
         mark: (Slot, MarkKind),
-        emit: &mut Emit,
-        payload: Payload<'_>,
+        head: &mut Head,
+        payload: P,
     ) -> bool {
-        if !self.has_room(payload.pieces()) {
+        let pieces = payload.pieces();
+        if !self.has_room(pieces) {
             return false;
         }
         let len = payload.len();
-        let pad = len.wrapping_neg() & 3;
-        #[allow(clippy::cast_possible_truncation, reason = "0..=3")]
-        {
-            emit.bth.pad = pad as u8;
-        }
-        let total = emit.len() + len + pad + 4;
-        let service = emit.bth.opcode.service();
-        let unreliable = matches!(service, Some(Service::Uc | Service::Ud));
-        let Some(ip_id) = self.join(path, total, payload.pieces(), unreliable) else {
+        let pad = head.pad_for(len);
+        let total = head.len() + len + pad + ICRC_LEN;
+        let unreliable = head.opcode().is_unreliable();
+        let Some((ip_id, of_len)) = self.join(path, total, pieces, unreliable) else {
             return false;
         };
         self.mark(mark);
-        self.build(path, ip_id, total, pad, emit, payload);
+        let bth = head.bth();
+        let mut icrc = of_len.start(ip_id, &bth);
+        self.put_bytes(&bth);
+        let ext = head.ext();
+        if !ext.is_empty() {
+            self.put_bytes(ext);
+            icrc.bytes(ext);
+        }
+        payload.put(self, &mut icrc);
+        if pad > 0 {
+            let zeros = [0; 3];
+            let zeros = zeros.get(..pad).unwrap_or(&[]);
+            self.put_bytes(zeros);
+            icrc.bytes(zeros);
+        }
+        self.put_bytes(&icrc.finish());
         self.packets += 1;
+        self.bytes += total as u64;
         true
     }
 
+    #[inline(always)]
     fn mark(&mut self, (qp, kind): (Slot, MarkKind)) {
         #[allow(clippy::cast_possible_truncation, reason = "at most RUNS runs")]
         let run = (self.runs.len() - 1) as u32;
@@ -268,35 +267,45 @@ impl TxArena {
     }
 
     /// Joins the open run or opens one. Returns the packet's index in its run, which is its IPv4
-    /// identification.                                                  [RoCEv2 7.6]
-    fn join(&mut self, path: &Path, total: usize, pieces: usize, unreliable: bool) -> Option<u16> {
+    /// identification, and what its length adds to the ICRC.             [RoCEv2 7.6]
+    #[inline(always)]
+    fn join(
+        &mut self,
+        path: &Path,
+        total: usize,
+        pieces: usize,
+        unreliable: bool,
+    ) -> Option<(u16, IcrcLen)> {
         #[allow(clippy::cast_possible_truncation, reason = "below MAX_DATAGRAM")]
-        let total32 = total as u32;
-        let max = if path.target.is_ipv4() {
-            MAX_RUN_V4
-        } else {
-            MAX_RUN_V6
-        };
+        let total = total as u32;
         #[allow(clippy::cast_possible_truncation, reason = "at most SEGS entries")]
-        let (have, need) = (self.segs.len() as u32, pieces as u32 + 2);
-        if let (Some(open), Some(run)) = (&mut self.open, self.runs.last_mut())
+        let segs = (self.segs.len() + pieces) as u32 + 2;
+        if let Some(open) = &mut self.open
             && open.path == path.id
-            && !open.closed
-            && total32 <= u32::from(run.segment_len)
-            && run.packets < open.limit
-            && run.bytes + total32 <= max
-            && have - run.segs.start + need <= MAX_SEGS_PER_RUN
+            && total <= open.segment_len
+            && open.packets < open.limit
+            && open.bytes + total <= open.max
+            && segs <= open.last_seg
         {
-            let index = run.packets;
-            run.packets += 1;
-            run.bytes += total32;
-            run.unreliable |= unreliable;
-            open.closed = total32 < u32::from(run.segment_len);
-            return Some(index);
+            let index = open.packets;
+            open.packets += 1;
+            open.bytes += total;
+            open.unreliable |= unreliable;
+            let mut icrc = open.icrc;
+            if total < open.segment_len {
+                open.limit = open.packets;
+                icrc = path.icrc.of_len(total as usize);
+            }
+            return Some((index, icrc));
         }
+        self.open_run(path, total, unreliable)
+    }
+
+    /// Opens a run with its first packet.
+    fn open_run(&mut self, path: &Path, total: u32, unreliable: bool) -> Option<(u16, IcrcLen)> {
         self.close_run();
+        let icrc = path.icrc.of_len(total as usize);
         let first = u32::try_from(self.segs.len()).ok()?;
-        let limit = self.segments_for(path.target.ip());
         self.runs.push(Run {
             // rule: roce-1
             target: path.target,
@@ -305,87 +314,59 @@ impl TxArena {
             hop_limit: path.hop_limit,
             segment_len: u16::try_from(total).ok()?,
             packets: 1,
-            bytes: total32,
+            bytes: total,
             unreliable,
             segs: first..first,
         });
         self.open = Some(OpenRun {
             path: path.id,
-            closed: false,
-            limit,
+            segment_len: total,
+            packets: 1,
+            limit: self.segments_for(path.target.ip()),
+            bytes: total,
+            max: if path.target.is_ipv4() {
+                MAX_RUN_V4
+            } else {
+                MAX_RUN_V6
+            },
+            last_seg: first + MAX_SEGS_PER_RUN,
+            icrc,
+            unreliable,
         });
-        Some(0)
+        Some((0, icrc))
     }
 
-    fn build(
-        &mut self,
-        path: &Path,
-        ip_id: u16,
-        total: usize,
-        pad: usize,
-        emit: &Emit,
-        payload: Payload<'_>,
-    ) {
-        let mut header = [0u8; crate::limits::MAX_HEADER + 8];
-        let header_len = emit.write(&mut header);
-        let header = header.get(..header_len).unwrap_or(&[]);
-        let mut icrc = path.icrc.start(total, ip_id);
-        icrc.headers(header);
-        let arena = self.space.whole();
-        arena.copy_in(self.used, header);
-        self.used += header_len;
-        let mut gathered = false;
-        match payload {
-            Payload::None => {}
-            Payload::Bytes(bytes) => {
-                arena.copy_in(self.used, bytes);
-                icrc.bytes(bytes);
-                self.used += bytes.len();
-            }
-            Payload::Spans(spans) => {
-                let len: usize = spans.iter().map(Span::len).sum();
-                if len <= COPY_MAX {
-                    let from = self.used;
-                    for span in spans {
-                        arena.copy_span(self.used, *span);
-                        self.used += span.len();
-                    }
-                    if let Some(copy) = arena.slice(from, len) {
-                        copy.crc(icrc.hasher());
-                    }
-                } else {
-                    gathered = true;
-                    for span in spans {
-                        span.crc(icrc.hasher());
-                    }
-                }
-            }
+    /// Appends bytes.
+    #[inline]
+    pub(super) fn put_bytes(&mut self, bytes: &[u8]) {
+        self.space.span().copy_in(self.used, bytes);
+        self.used += bytes.len();
+    }
+
+    /// Appends a copy of `len` bytes of registered memory, and lends it.
+    #[inline(always)]
+    pub(super) fn put_copy(&mut self, spans: &[Span<'_>], len: usize) -> Span<'_> {
+        let from = self.used;
+        for span in spans {
+            self.space.span().copy_span(self.used, *span);
+            self.used += span.len();
         }
-        if let (true, Payload::Spans(spans)) = (gathered, payload) {
-            self.cut_seam();
-            self.segs.extend(
-                spans
-                    .iter()
-                    .map(|span| Seg::from_raw(span.seg().base(), span.len())),
-            );
+        self.space.span().slice(from, len).unwrap_or(Span::empty())
+    }
+
+    /// Appends registered memory where it is.
+    #[inline]
+    pub(super) fn gather(&mut self, spans: &[Span<'_>]) {
+        self.cut_seam();
+        for span in spans {
+            self.segs.push(Seg::from_raw(span.seg().base(), span.len()));
         }
-        let mut trailer = [0u8; 7];
-        if let Some(bytes) = trailer.get(..pad) {
-            icrc.bytes(bytes);
-        }
-        if let Some(end) = trailer.get_mut(pad..pad + 4) {
-            end.copy_from_slice(&icrc.finish());
-        }
-        if let Some(bytes) = trailer.get(..pad + 4) {
-            self.space.whole().copy_in(self.used, bytes);
-        }
-        self.used += pad + 4;
     }
 
     /// Makes the arena bytes since the last cut one gather entry.
     fn cut_seam(&mut self) {
         if self.used > self.seam
-            && let Some(span) = self.space.whole().slice(self.seam, self.used - self.seam)
+            && let Some(span) = self.space.span().slice(self.seam, self.used - self.seam)
         {
             self.segs.push(Seg::from_raw(span.seg().base(), span.len()));
             self.seam = self.used;
@@ -394,10 +375,11 @@ impl TxArena {
 
     fn close_run(&mut self) {
         self.cut_seam();
-        if let Some(run) = self.runs.last_mut() {
+        if let (Some(open), Some(run)) = (self.open.take(), self.runs.last_mut()) {
+            (run.packets, run.bytes) = (open.packets, open.bytes);
+            run.unreliable = open.unreliable;
             run.segs.end = u32::try_from(self.segs.len()).unwrap_or(u32::MAX);
         }
-        self.open = None;
     }
 
     /// Closes the batch and lends it out; `None` if it is empty.

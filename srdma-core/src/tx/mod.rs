@@ -7,6 +7,7 @@
 
 pub mod arena;
 pub(crate) mod path;
+pub(crate) mod payload;
 
 pub use arena::{TxArena, TxLimits};
 

@@ -74,26 +74,20 @@ impl Bth {
     #[inline]
     #[must_use]
     pub const fn to_bytes(&self) -> [u8; BTH_LEN] {
-        let flags = (self.solicited as u8) << 7 | (self.migrated as u8) << 6 | (self.pad & 3) << 4;
-        let [k0, k1] = self.pkey.0.to_be_bytes();
-        let congestion = (self.fecn as u8) << 7 | (self.becn as u8) << 6;
-        let [d0, d1, d2] = self.dest.to_be_bytes();
-        let [p0, p1, p2] = self.psn.to_be_bytes();
-        let ack = (self.ack_req as u8) << 7;
-        [
-            self.opcode.0,
-            flags,
-            k0,
-            k1,
-            congestion,
-            d0,
-            d1,
-            d2,
-            ack,
-            p0,
-            p1,
-            p2,
-        ]
+        bytes_of(self.words())
+    }
+
+    /// The header as three big-endian words.
+    #[inline]
+    #[must_use]
+    pub(super) const fn words(&self) -> [u32; 3] {
+        let flags =
+            (self.solicited as u32) << 7 | (self.migrated as u32) << 6 | (self.pad as u32 & 3) << 4;
+        let congestion = (self.fecn as u32) << 31 | (self.becn as u32) << 30;
+        let first = (self.opcode.0 as u32) << 24 | flags << 16 | self.pkey.0 as u32;
+        let second = congestion | self.dest.value();
+        let third = (self.ack_req as u32) << 31 | self.psn.value();
+        [first, second, third]
     }
 
     /// Reads the header, whatever its version.
@@ -127,4 +121,16 @@ impl Bth {
             fecn: congestion & 0x80 != 0,
         }
     }
+}
+
+/// Where the pad count stands in the first word.
+pub(super) const PAD_SHIFT: u32 = 20;
+
+/// The bytes of a header's words.
+#[inline]
+pub(super) const fn bytes_of([first, second, third]: [u32; 3]) -> [u8; BTH_LEN] {
+    let [o, f, k0, k1] = first.to_be_bytes();
+    let [c, d0, d1, d2] = second.to_be_bytes();
+    let [a, p0, p1, p2] = third.to_be_bytes();
+    [o, f, k0, k1, c, d0, d1, d2, a, p0, p1, p2]
 }

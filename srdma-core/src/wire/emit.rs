@@ -1,10 +1,11 @@
-//! Writing headers.
+//! Describing the headers of a packet.
 //!
 //! An [`Emit`] holds the headers that shall stand before a payload and writes them in wire order,
-//! whatever the opcode says. It writes neither payload nor pad nor ICRC.       [RoCEv2 1.3]
+//! whatever the opcode says. It writes neither payload nor pad nor ICRC. The data path appends to a
+//! [`Head`] instead, which has no choices left.                                [RoCEv2 1.3]
 
 use super::opcode::{BTH_LEN, Opcode};
-use super::{Aeth, AtomicEth, Bth, Deth, Feth, HeaderSet, ImmDt, Reth};
+use super::{Aeth, AtomicEth, Bth, Deth, Feth, Head, HeaderSet, ImmDt, Reth};
 use crate::num::Rkey;
 
 /// The headers of one packet. A CNP's sixteen reserved bytes follow from its opcode.
@@ -79,6 +80,43 @@ impl Emit {
         BTH_LEN + self.headers().len()
     }
 
+    /// The headers as bytes.
+    #[must_use]
+    pub fn head(&self) -> Head {
+        let mut head = Head::new(&self.bth);
+        if let Some(srq) = self.xrceth {
+            head.xrceth(srq);
+        }
+        if let Some(deth) = self.deth {
+            head.deth(deth);
+        }
+        if let Some(feth) = self.feth {
+            head.feth(feth);
+        }
+        if let Some(reth) = self.reth {
+            head.reth(reth);
+        }
+        if let Some(atomic) = self.atomic {
+            head.atomic(atomic);
+        }
+        if let Some(aeth) = self.aeth {
+            head.aeth(aeth);
+        }
+        if let Some(original) = self.atomic_ack {
+            head.atomic_ack(original);
+        }
+        if let Some(imm) = self.imm {
+            head.imm(imm);
+        }
+        if let Some(rkey) = self.ieth {
+            head.ieth(rkey);
+        }
+        if self.bth.opcode == Opcode::CNP {
+            head.cnp();
+        }
+        head
+    }
+
     /// Writes the headers to the start of `out` and returns how many bytes they are. `out` must be
     /// long enough: [`crate::limits::MAX_HEADER`] always is.
     #[inline]
@@ -87,51 +125,15 @@ impl Emit {
         reason = "a caller may know the length from the table"
     )]
     pub fn write(&self, out: &mut [u8]) -> usize {
-        let room = out.len();
-        let mut rest = out;
-        put(&mut rest, &self.bth.to_bytes());
-        if let Some(srq) = self.xrceth {
-            put(&mut rest, &(srq & 0x00ff_ffff).to_be_bytes());
+        let head = self.head();
+        let room = out.split_first_chunk_mut::<BTH_LEN>();
+        match room.and_then(|(bth, ext)| Some((bth, ext.get_mut(..head.ext().len())?))) {
+            Some((bth, ext)) => {
+                *bth = head.bth();
+                ext.copy_from_slice(head.ext());
+            }
+            None => debug_assert!(false, "the caller gave room for every header"),
         }
-        if let Some(deth) = self.deth {
-            put(&mut rest, &deth.to_bytes());
-        }
-        if let Some(feth) = self.feth {
-            put(&mut rest, &feth.to_bytes());
-        }
-        if let Some(reth) = self.reth {
-            put(&mut rest, &reth.to_bytes());
-        }
-        if let Some(atomic) = self.atomic {
-            put(&mut rest, &atomic.to_bytes());
-        }
-        if let Some(aeth) = self.aeth {
-            put(&mut rest, &aeth.to_bytes());
-        }
-        if let Some(value) = self.atomic_ack {
-            put(&mut rest, &value.to_be_bytes());
-        }
-        if let Some(imm) = self.imm {
-            put(&mut rest, &imm.0);
-        }
-        if let Some(rkey) = self.ieth {
-            put(&mut rest, &rkey.0.to_be_bytes());
-        }
-        if self.bth.opcode == Opcode::CNP {
-            put(&mut rest, &[0; 16]);
-        }
-        room - rest.len()
-    }
-}
-
-/// Writes `bytes` to the start of `rest` and moves on.
-#[inline]
-fn put<const N: usize>(rest: &mut &mut [u8], bytes: &[u8; N]) {
-    match core::mem::take(rest).split_first_chunk_mut::<N>() {
-        Some((slot, tail)) => {
-            *slot = *bytes;
-            *rest = tail;
-        }
-        None => debug_assert!(false, "the caller gave room for every header"),
+        head.len()
     }
 }

@@ -61,6 +61,11 @@ impl HeaderSet {
         self.len_before(Self::KINDS)
     }
 
+    /// Every header of this set stands before `kind` (one header).
+    pub(super) const fn is_before(self, kind: Self) -> bool {
+        self.0 < kind.0
+    }
+
     /// The set is empty.
     #[must_use]
     pub const fn is_empty(self) -> bool {

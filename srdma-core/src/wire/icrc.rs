@@ -78,12 +78,23 @@ impl IcrcFlow {
         }
     }
 
-    /// The sum up to the end of the UDP header, for a datagram of `datagram_len` bytes (BTH to
-    /// ICRC) that travels with identification `ip_id`. IPv6 has none: the number is not used.
+    /// The sum up to the end of the BTH, whose byte 4 counts as ones, for a datagram of
+    /// `datagram_len` bytes (BTH to ICRC) that travels with identification `ip_id`. IPv6 has none:
+    /// the number is not used.
     #[inline]
     #[must_use]
-    pub fn start(&self, datagram_len: usize, ip_id: u16) -> Icrc {
-        Icrc::from_register(self.register(datagram_len, ip_id))
+    pub fn start(&self, datagram_len: usize, ip_id: u16, bth: &[u8; BTH_LEN]) -> Icrc {
+        self.of_len(datagram_len).start(ip_id, bth)
+    }
+
+    /// What is common to the datagrams of one length.
+    #[inline]
+    #[must_use]
+    pub fn of_len(&self, datagram_len: usize) -> IcrcLen {
+        IcrcLen {
+            base: self.register(datagram_len, 0),
+            v6: self.v6,
+        }
     }
 
     /// Whether the flow is one of IPv6.
@@ -110,6 +121,30 @@ impl IcrcFlow {
                 ^ poly::field::<24>(total)
                 ^ poly::field::<AFTER_ID>(ip_id)
         }
+    }
+}
+
+/// What the ICRCs of all packets of a flow that have one length have in common.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct IcrcLen {
+    /// CRC register after the prefix, with identification zero.
+    base: u32,
+    v6: bool,
+}
+
+impl IcrcLen {
+    /// The sum up to the end of the BTH: see [`IcrcFlow::start`].
+    // rule: roce-11
+    // rule: roce-12
+    #[inline]
+    #[must_use]
+    pub fn start(&self, ip_id: u16, bth: &[u8; BTH_LEN]) -> Icrc {
+        let id = if self.v6 {
+            0
+        } else {
+            poly::field::<AFTER_ID>(ip_id)
+        };
+        Icrc::from_register(poly::update_bth(self.base ^ id, bth))
     }
 }
 
@@ -155,20 +190,7 @@ impl Icrc {
         !self.hasher.clone().finalize()
     }
 
-    /// Adds the headers: `bth_and_ext` starts with the BTH, whose byte 4 counts as ones.
-    // rule: roce-11
-    // rule: roce-12
-    #[inline]
-    pub fn headers(&mut self, bth_and_ext: &[u8]) {
-        let Some((bth, ext)) = bth_and_ext.split_first_chunk::<BTH_LEN>() else {
-            debug_assert!(false, "headers start with a whole BTH");
-            return;
-        };
-        *self = Self::from_register(poly::update_bth(self.register(), bth));
-        self.hasher.update(ext);
-    }
-
-    /// Adds bytes of payload or pad.
+    /// Adds bytes of extension headers, payload or pad.
     #[inline]
     pub fn bytes(&mut self, bytes: &[u8]) {
         self.hasher.update(bytes);

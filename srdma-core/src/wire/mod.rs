@@ -6,9 +6,10 @@
 //! ```
 //!
 //! [`Packet`] is a checked view over a received datagram: parsing looks up one row of the opcode
-//! table and checks lengths; each field is read only when somebody asks for it. [`Emit`] writes
-//! headers. The ICRC is a matter of its own ([`icrc`]), because it covers parts of the IP header.
-//! Whether a packet is welcome (queue pair, PSN, keys, MTU) is not decided here.
+//! table and checks lengths; each field is read only when somebody asks for it. [`Emit`] describes
+//! headers, and [`Head`] is their bytes. The ICRC is a matter of its own ([`icrc`]), because it
+//! covers parts of the IP header. Whether a packet is welcome (queue pair, PSN, keys, MTU) is not
+//! decided here.
 //!
 //! [RoCEv2 1]
 
@@ -17,6 +18,7 @@ mod bth;
 mod deth;
 mod emit;
 pub mod flow;
+mod head;
 mod header_set;
 pub mod icrc;
 mod immdt;
@@ -33,10 +35,11 @@ pub use bth::Bth;
 pub use deth::Deth;
 pub use emit::Emit;
 pub use flow::{Ecn, FlowTuple, ROCE_PORT};
+pub use head::Head;
 pub use header_set::HeaderSet;
-pub use icrc::{Icrc, IcrcCheck, IcrcFlow};
+pub use icrc::{Icrc, IcrcCheck, IcrcFlow, IcrcLen};
 pub use immdt::ImmDt;
-pub use opcode::{BTH_LEN, Opcode, OpcodeInfo, PayloadRule, Position, Service, Verb};
+pub use opcode::{BTH_LEN, MessageForm, Opcode, OpcodeInfo, PayloadRule, Position, Service, Verb};
 pub use pretty::Pretty;
 pub use reth::{AtomicEth, Feth, Reth};
 pub(crate) use sack::Sack;

@@ -9,6 +9,10 @@
 //! manufacturers' class and every hole have no row: such packets are dropped. Nothing here says
 //! what a queue pair may do with an opcode.                                   [RoCEv2 1.5]
 
+mod message;
+
+pub use message::MessageForm;
+
 use super::HeaderSet;
 
 open_enum! {
@@ -387,6 +391,13 @@ impl Opcode {
             0b111 => Some(Service::Manufacturer),
             _ => None,
         }
+    }
+
+    /// True if nobody acknowledges the packets of its class.
+    #[inline]
+    #[must_use]
+    pub const fn is_unreliable(self) -> bool {
+        matches!(self.service(), Some(Service::Uc | Service::Ud))
     }
 
     /// The opcode of a packet, if there is one: not every service has every form.

@@ -453,7 +453,7 @@ impl UdpLink {
 
 /// A socket that gave nothing for `quiet` passes is looked at in every so many-th: a power of two.
 const fn turn_of(quiet: u32) -> u32 {
-    let turns = quiet / QUIET_AFTER | 1;
+    let turns = (quiet / QUIET_AFTER) | 1;
     let turn = 1 << turns.ilog2();
     if turn < QUIET_PASSES {
         turn

@@ -268,9 +268,9 @@ fn write(kind: u8, dest: Qpn, note: &Note, flow: &IcrcFlow) -> [u8; LEN] {
     let all = bth.into_iter().chain(body);
     bytes.iter_mut().zip(all).for_each(|(to, from)| *to = from);
     // Sent alone, it has the identification 0.
-    let mut icrc = flow.start(LEN, 0);
+    let mut icrc = flow.start(LEN, 0, &bth);
     if let Some((covered, end)) = bytes.split_last_chunk_mut::<ICRC_LEN>() {
-        icrc.headers(covered);
+        icrc.bytes(covered.get(BTH_LEN..).unwrap_or(&[]));
         *end = icrc.finish();
     }
     bytes

@@ -23,7 +23,6 @@ use std::path::Path;
 /// Raw IP packets.                                                     [pcapng, LINKTYPE_RAW]
 const LINK_TYPE: u16 = 101;
 const UDP_HEADER: usize = 8;
-const BTH: usize = 12;
 
 /// A capture that packets are appended to.
 #[derive(Debug)]
@@ -151,16 +150,15 @@ fn sign(old: &IcrcFlow, new: &IcrcFlow, ip_id: u16, datagram: &mut [u8]) {
         IcrcCheck::Good { ip_id: found } | IcrcCheck::DfClear { ip_id: found } => found == ip_id,
         IcrcCheck::Bad => false,
     };
-    let covered = datagram.len().saturating_sub(ICRC_LEN);
-    if !right || covered < BTH {
-        return;
+    let len = datagram.len();
+    if let Some((body, crc)) = datagram.split_last_chunk_mut::<ICRC_LEN>()
+        && let Some((bth, rest)) = body.split_first_chunk()
+        && right
+    {
+        let mut sum = new.start(len, ip_id, bth);
+        sum.bytes(rest);
+        *crc = sum.finish();
     }
-    let mut sum = new.start(datagram.len(), ip_id);
-    let (body, crc) = datagram.split_at_mut(covered);
-    let (bth, rest) = body.split_at(BTH);
-    sum.headers(bth);
-    sum.bytes(rest);
-    crc.copy_from_slice(&sum.finish());
 }
 
 // ---- blocks --------------------------------------------------------------------------------

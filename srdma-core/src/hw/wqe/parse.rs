@@ -188,7 +188,31 @@ impl SqCmd {
             return Err(WqeFault::Truncated);
         };
         let header = SqHeader::from_bits(word3);
-        let rest = self.start(header, rest)?;
+        let quanta = header.quanta();
+        let more = (quanta as usize - 1) * QUANTUM_WORDS;
+        match rest.get(..more) {
+            Some(rest) => self.fill(header, quanta, [word0, word1, word2], rest),
+            None => {
+                self.start(header, quanta);
+                Err(WqeFault::Truncated)
+            }
+        }
+    }
+
+    /// As [`Self::parse`]: the header, as many quanta as it says, the three words before it, and
+    /// those of the other quanta.
+    #[inline(always)]
+    pub(crate) fn fill(
+        &mut self,
+        header: SqHeader,
+        quanta: u32,
+        [word0, word1, word2]: [u64; 3],
+        rest: &[u64],
+    ) -> Result<(), WqeFault> {
+        self.start(header, quanta);
+        if !rest.is_empty() {
+            check_quanta(header.valid(), rest)?;
+        }
         match self.op {
             SqOp::SEND | SqOp::SEND_SOL | SqOp::SEND_INV | SqOp::SEND_SOL_INV => {
                 let word = UdWord::from_bits(word2);
@@ -243,10 +267,9 @@ impl SqCmd {
         }
     }
 
-    /// Header parts and defaults; checks that all quanta are there and of the same lap.
+    /// Header parts and defaults: all that is filled of a WQE that cannot be parsed.
     #[inline]
-    fn start<'a>(&mut self, header: SqHeader, rest: &'a [u64]) -> Result<&'a [u64], WqeFault> {
-        let quanta = header.quanta();
+    pub(crate) fn start(&mut self, header: SqHeader, quanta: u32) {
         self.op = header.op();
         #[allow(clippy::cast_possible_truncation, reason = "1..=8")]
         {
@@ -261,20 +284,6 @@ impl SqCmd {
         self.xrc_srq = None;
         self.sges.clear();
         self.inline = false;
-        if quanta == 1 {
-            return Ok(&[]);
-        }
-        let rest = rest
-            .get(..(self.quanta as usize - 1) * QUANTUM_WORDS)
-            .ok_or(WqeFault::Truncated)?;
-        check_quanta(header.valid(), rest)?;
-        Ok(rest)
-    }
-
-    /// Fills only what the header says, for a WQE that cannot be parsed.
-    pub(crate) fn only_header(&mut self, header: SqHeader) {
-        // Without the words behind the header this is a fault, and the fault is known already.
-        let _ = self.start(header, &[]);
     }
 
     #[inline]
@@ -417,6 +426,9 @@ pub(in crate::hw) fn read_fragments(
         sges.push(sge);
     }
     let more = usize::from(more);
+    if more == 0 {
+        return Ok(());
+    }
     if 2 * more > rest.len() {
         return Err(WqeFault::TooManyFragments);
     }

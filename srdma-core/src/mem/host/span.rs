@@ -20,6 +20,7 @@ pub struct Span<'a> {
 
 impl<'a> Span<'a> {
     /// The window of `len` bytes at `base`: the caller's range holds them for `'a`.
+    #[inline]
     pub(super) const fn of(base: *mut u8, len: usize) -> Self {
         Self {
             base,
@@ -35,24 +36,28 @@ impl<'a> Span<'a> {
     }
 
     /// Length in bytes.
+    #[inline]
     #[must_use]
     pub const fn len(&self) -> usize {
         self.len
     }
 
     /// True for a window of no bytes.
+    #[inline]
     #[must_use]
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
 
     /// The address of the first byte.
+    #[inline]
     #[must_use]
     pub fn addr(&self) -> u64 {
         self.base.addr() as u64
     }
 
     /// The part of `len` bytes at `offset`; `None` if it is not inside.
+    #[inline]
     #[must_use]
     pub fn slice(&self, offset: usize, len: usize) -> Option<Self> {
         match offset.checked_add(len) {
@@ -70,6 +75,7 @@ impl<'a> Span<'a> {
     /// # Panics
     ///
     /// If the bytes do not fit: the caller checked lengths, so this is our own bug.
+    #[inline]
     pub fn copy_in(&self, offset: usize, bytes: &[u8]) {
         assert!(
             offset
@@ -122,6 +128,7 @@ impl<'a> Span<'a> {
     /// # Panics
     ///
     /// If the bytes leave the window: the caller checked lengths, so this is our own bug.
+    #[inline]
     pub fn copy_out(&self, offset: usize, bytes: &mut [u8]) {
         assert!(
             offset
@@ -144,6 +151,7 @@ impl<'a> Span<'a> {
     /// # Panics
     ///
     /// If the bytes do not fit: the caller checked lengths, so this is our own bug.
+    #[inline]
     pub fn copy_span(&self, offset: usize, source: Span<'_>) {
         assert!(
             offset
@@ -166,6 +174,7 @@ impl<'a> Span<'a> {
     ///
     /// A program that changes the bytes meanwhile gets a CRC that fits neither version, and the
     /// peer drops the packet: that harms only the program itself.
+    #[inline]
     pub fn crc(&self, hasher: &mut crc32fast::Hasher) {
         if self.len == 0 {
             return;
@@ -178,6 +187,7 @@ impl<'a> Span<'a> {
     }
 
     /// The window as an entry of a gather list.
+    #[inline]
     #[must_use]
     pub fn seg(&self) -> crate::tx::Seg<'a> {
         crate::tx::Seg::from_raw(self.base.cast_const(), self.len)

@@ -55,6 +55,13 @@ proptest! {
             Ok::<_, ()>(())
         }).unwrap();
         prop_assert_eq!(&got, want);
+        if let Some((entry, addr, bytes)) = single(&sges, offset as u64, len) {
+            prop_assert_eq!((entry.lkey, bytes as usize), (sges[0].lkey, len));
+            prop_assert_eq!(&got, &(addr..addr + u64::from(bytes)).collect::<Vec<_>>());
+        } else {
+            let first = sges.first().map_or(0, |first| first.len as usize);
+            prop_assert!(len == 0 || offset + len > first);
+        }
         let found = locate(&sges, offset as u64).map(|(index, within)| {
             sges[index].addr + u64::from(within)
         });

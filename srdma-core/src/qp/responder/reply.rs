@@ -21,8 +21,9 @@ use crate::qp::flush::Cause;
 use crate::qp::gather::push_grant;
 use crate::qp::{Emitted, Qp};
 use crate::tx::TxArena;
-use crate::tx::arena::{MarkKind, Payload};
-use crate::wire::{Aeth, Bth, Emit, NakCode, Opcode, Sack, Syndrome};
+use crate::tx::arena::MarkKind;
+use crate::tx::payload::Payload;
+use crate::wire::{Aeth, Bth, Head, NakCode, Opcode, Sack, Syndrome};
 use std::collections::VecDeque;
 
 /// Bytes of READ responses that one queue pair may send before the next has its turn.
@@ -251,8 +252,8 @@ impl Qp {
         syndrome: Syndrome,
         mark: u64,
     ) -> bool {
-        let mut emit = Emit::new(Bth::new(Opcode::RC_ACKNOWLEDGE, self.conn.remote_qpn, psn));
-        emit.aeth = Some(Aeth {
+        let mut head = self.response_head(Opcode::RC_ACKNOWLEDGE, psn);
+        head.aeth(Aeth {
             syndrome,
             msn: self.rsp.msn,
         });
@@ -264,28 +265,35 @@ impl Qp {
             _ => false,
         };
         let Some(sack) = self.sack(ctx).filter(|_| says) else {
-            return self.push_response(ctx, arena, &mut emit, Payload::None, mark);
+            return self.push_response(ctx, arena, &mut head, (), mark);
         };
         let mut bytes = [0; Sack::MAX_LEN];
         let len = sack.write(&mut bytes);
-        let payload = Payload::Bytes(bytes.get(..len).unwrap_or(&[]));
-        self.push_response(ctx, arena, &mut emit, payload, mark)
+        let payload = bytes.get(..len).unwrap_or(&[]);
+        self.push_response(ctx, arena, &mut head, payload, mark)
     }
 
-    fn push_response(
+    /// What a response begins with.
+    fn response_head(&self, opcode: Opcode, psn: Psn) -> Head {
+        let opcode = self.in_class(opcode);
+        Head::new(&Bth {
+            pkey: self.conn.pkey,
+            ..Bth::new(opcode, self.conn.remote_qpn, psn)
+        })
+    }
+
+    fn push_response<P: Payload>(
         &self,
         ctx: &Ctx<'_>,
         arena: &mut TxArena,
-        emit: &mut Emit,
-        payload: Payload<'_>,
+        head: &mut Head,
+        payload: P,
         mark: MarkKind,
     ) -> bool {
-        emit.bth.opcode = self.in_class(emit.bth.opcode);
-        emit.bth.pkey = self.conn.pkey;
         let Some(path) = self.conn.path.and_then(|id| ctx.paths.get(id)) else {
             return true;
         };
-        arena.push(path, (self.id.slot, mark), emit, payload)
+        arena.push(path, (self.id.slot, mark), head, payload)
     }
 
     /// One packet of an answer: its bytes, or `None` when the arena is full.
@@ -300,32 +308,33 @@ impl Qp {
     ) -> Option<u32> {
         let psn = part.next;
         let mark = part.mark(again);
-        let mut emit = Emit::new(Bth::new(
-            Opcode::RC_READ_RESP_ONLY,
-            self.conn.remote_qpn,
-            psn,
-        ));
-        emit.aeth = Some(Aeth {
+        let aeth = Aeth {
             syndrome: Syndrome::Ack { credits: 31 },
             msn: replay.msn,
-        });
+        };
         let mut bytes = 0;
         let pushed = match replay.answer {
-            Answer::Empty => self.push_response(ctx, arena, &mut emit, Payload::None, mark),
+            Answer::Empty => {
+                let mut head = self.response_head(Opcode::RC_READ_RESP_ONLY, psn);
+                head.aeth(aeth);
+                self.push_response(ctx, arena, &mut head, (), mark)
+            }
             Answer::Atomic { original } => {
-                emit.bth.opcode = Opcode::RC_ATOMIC_ACK;
-                emit.atomic_ack = Some(original);
-                self.push_response(ctx, arena, &mut emit, Payload::None, mark)
+                let mut head = self.response_head(Opcode::RC_ATOMIC_ACK, psn);
+                head.aeth(aeth);
+                head.atomic_ack(original);
+                self.push_response(ctx, arena, &mut head, (), mark)
             }
             Answer::Read { claim, .. } => {
-                emit.bth.opcode = read_opcode(part.begins, part.left == 1);
-                if emit.bth.opcode == Opcode::RC_READ_RESP_MIDDLE {
-                    emit.aeth = None;
+                let opcode = read_opcode(part.begins, part.left == 1);
+                let mut head = self.response_head(opcode, psn);
+                if opcode != Opcode::RC_READ_RESP_MIDDLE {
+                    head.aeth(aeth);
                 }
                 let mtu = u64::from(self.conn.mtu);
                 let at = u64::from(replay.index_of(psn)) * mtu;
                 bytes = u64::from(part.limit).saturating_sub(at).min(mtu);
-                let Some(pushed) = self.push_read(ctx, arena, &mut emit, claim, (at, bytes), mark)
+                let Some(pushed) = self.push_read(ctx, arena, &mut head, claim, (at, bytes), mark)
                 else {
                     self.revoke_read(ctx, psn);
                     return Some(0);
@@ -346,23 +355,21 @@ impl Qp {
         &self,
         ctx: &Ctx<'_>,
         arena: &mut TxArena,
-        emit: &mut Emit,
+        head: &mut Head,
         claim: Option<Claim>,
         (at, len): (u64, u64),
         mark: MarkKind,
     ) -> Option<bool> {
-        emit.bth.opcode = self.in_class(emit.bth.opcode);
-        emit.bth.pkey = self.conn.pkey;
         let mark = (self.id.slot, mark);
         let Some(path) = self.conn.path.and_then(|id| ctx.paths.get(id)) else {
             return Some(true);
         };
         let Some(claim) = claim else {
-            return Some(arena.push(path, mark, emit, Payload::None));
+            return Some(arena.push(path, mark, head, ()));
         };
         let len = usize::try_from(len).unwrap_or(0);
         let grant = ctx.regions.renew(&claim, at, len).ok()?;
-        push_grant(&grant, arena, (path, mark), emit).ok()
+        push_grant(&grant, arena, (path, mark), head).ok()
     }
 
     /// The memory of a READ in progress was taken away: the rest of it is refused.

@@ -93,10 +93,8 @@ fn signed(flow: &FlowTuple, len: usize, id: u16, seed: u64) -> Vec<u8> {
         .take(BTH_LEN + len)
         .collect();
     bytes[0] = Opcode::RC_SEND_ONLY.0;
-    let mut icrc = IcrcFlow::new(flow).start(bytes.len() + 4, id);
-    let split = BTH_LEN + len.min(16);
-    icrc.headers(&bytes[..split]);
-    let rest = &bytes[split..];
+    let (bth, rest) = bytes.split_first_chunk().unwrap();
+    let mut icrc = IcrcFlow::new(flow).start(bytes.len() + 4, id, bth);
     icrc.bytes(&rest[..rest.len() / 3]);
     icrc.hasher().update(&rest[rest.len() / 3..]);
     bytes.extend(icrc.finish());
