@@ -6,7 +6,7 @@
 //!
 //! The charge of a packet is what the kernel charges the socket: the bytes and an overhead.
 
-use crate::hca::ctx::{Turn, wake};
+use crate::hca::ctx::{Room, Turn, Waiting};
 use crate::limits::DEFAULT_RMEM;
 use crate::obj::table::Slot;
 use slab::Slab;
@@ -45,7 +45,7 @@ struct Peer {
     /// Bytes that it may hold of ours.
     budget: u32,
     in_flight: u32,
-    waiting: VecDeque<Slot>,
+    waiting: Waiting,
 }
 
 /// All peers with a path.
@@ -79,7 +79,7 @@ impl PeerTable {
             users: 1,
             budget: self.budget,
             in_flight: 0,
-            waiting: VecDeque::new(),
+            waiting: Waiting::default(),
         };
         let id = u32::try_from(self.peers.insert(peer)).unwrap_or(u32::MAX);
         self.by_addr.insert(addr, id);
@@ -122,6 +122,7 @@ impl PeerTable {
             return Charge::Taken;
         };
         if peer.in_flight > 0 && peer.in_flight + cost > peer.budget {
+            peer.waiting.refuse();
             return Charge::Refused;
         }
         peer.in_flight += cost;
@@ -132,22 +133,30 @@ impl PeerTable {
         }
     }
 
-    /// Gives `cost` back and returns the QPs that may go on.
+    /// Gives `cost` back; who waits may go on.
     pub(crate) fn refund(&mut self, id: u32, cost: u32, ready: &mut VecDeque<Turn>) {
         let Some(peer) = self.peers.get_mut(id as usize) else {
             return;
         };
         debug_assert!(peer.in_flight >= cost, "refund of more than was charged");
         peer.in_flight = peer.in_flight.saturating_sub(cost);
-        if !peer.waiting.is_empty() && peer.in_flight < peer.budget {
-            wake(&mut peer.waiting, ready);
+        if peer.in_flight < peer.budget {
+            let idle = peer.in_flight == 0;
+            peer.waiting.wake(idle, Room::Peer(id), ready);
+        }
+    }
+
+    /// Who was woken has had its turn.
+    pub(crate) fn pass_on(&mut self, id: u32, ready: &mut VecDeque<Turn>) {
+        if let Some(peer) = self.peers.get_mut(id as usize) {
+            peer.waiting.pass_on(Room::Peer(id), ready);
         }
     }
 
     /// Lets `qp` wait for room.
     pub(crate) fn wait(&mut self, id: u32, qp: Slot) {
         if let Some(peer) = self.peers.get_mut(id as usize) {
-            peer.waiting.push_back(qp);
+            peer.waiting.push(qp);
         }
     }
 }

@@ -2,7 +2,7 @@
 //! again.
 
 use super::Hca;
-use super::ctx::Turn;
+use super::ctx::{Room, Turn};
 use crate::obj::table::Slot;
 use crate::qp::Emitted;
 use crate::time::Instant;
@@ -70,9 +70,10 @@ impl Hca {
     /// One queue pair's turn. True if the arena is full.
     fn take_turn(&mut self, now: Instant, turn: Turn, arena: &mut TxArena) -> bool {
         let Some(qp) = self.qps.get_mut(turn.qp) else {
+            self.pass_on(turn);
             return false;
         };
-        if turn.waited {
+        if turn.waited.is_some() {
             qp.req.waiting = false;
         } else {
             qp.queued = false;
@@ -84,7 +85,7 @@ impl Hca {
             qp.queued = true;
             let again = Turn {
                 qp: turn.qp,
-                waited: false,
+                waited: None,
             };
             if full {
                 ctx.ready.push_front(again);
@@ -93,7 +94,19 @@ impl Hca {
             }
         }
         qp.set_timer(&mut self.timers);
+        self.pass_on(turn);
         full
+    }
+
+    /// After the turn of one that waited for room, the next one may try.
+    #[inline]
+    fn pass_on(&mut self, turn: Turn) {
+        let dev = &mut self.dev;
+        match turn.waited {
+            None => {}
+            Some(Room::Peer(id)) => dev.peers.pass_on(id, &mut dev.ready),
+            Some(Room::Reads) => dev.read_credit.pass_on(&mut dev.ready),
+        }
     }
 
     fn send_acks(&mut self, now: Instant, arena: &mut TxArena) {

@@ -287,7 +287,7 @@ impl Qp {
             self.queued = true;
             ctx.ready.push_back(Turn {
                 qp: self.id.slot,
-                waited: false,
+                waited: None,
             });
         }
     }
