@@ -24,6 +24,7 @@ use core::fmt;
 use srdma_core::hw::wqe::{ReadWr, SendWr, WriteWr};
 use srdma_core::hw::{Sge, SgeList, SqOp, WqeBuf};
 use srdma_core::limits::MAX_INLINE;
+use srdma_core::mem::Bind;
 use srdma_core::num::Rkey;
 use srdma_core::qp::attr::QpType;
 use srdma_core::ring::{PushFault, SqProducer};
@@ -45,6 +46,8 @@ pub(crate) struct Payload {
     pub(crate) bytes: [u8; MAX_INLINE],
     /// Inline bytes, if the payload is inline.
     pub(crate) inline: Option<usize>,
+    /// Of a bind: what it binds.
+    pub(crate) bind: Option<Bind>,
 }
 
 impl Payload {
@@ -52,6 +55,7 @@ impl Payload {
         self.sges.clear();
         self.too_many = false;
         self.inline = None;
+        self.bind = None;
     }
 
     /// Appends to the inline bytes; of too many, only the number is kept.
@@ -74,6 +78,7 @@ impl SqEnd {
             too_many: false,
             bytes: [0; MAX_INLINE],
             inline: None,
+            bind: None,
         };
         Self {
             ring,
@@ -188,7 +193,7 @@ impl<'q> SendBatch<'q> {
         info: &BindInfo<'_>,
         rkey: Rkey,
     ) -> Wr<'_, 'q, kind::Local> {
-        self.start(Desc::bind(id, mw, info, rkey, false))
+        self.start_bind(id, Desc::bind(mw, info, rkey, false))
     }
 
     pub(crate) fn bind_mw1(
@@ -198,7 +203,7 @@ impl<'q> SendBatch<'q> {
         info: &BindInfo<'_>,
         rkey: Rkey,
     ) -> Wr<'_, 'q, kind::Local> {
-        self.start(Desc::bind(id, mw, info, rkey, true))
+        self.start_bind(id, Desc::bind(mw, info, rkey, true))
     }
 
     /// Nothing, in its place among the others.
@@ -264,6 +269,11 @@ impl<'q> SendBatch<'q> {
         self.settle();
         self.end.payload.clear();
         Wr::new(self, desc)
+    }
+
+    fn start_bind<K>(&mut self, id: WrId, bind: Bind) -> Wr<'_, 'q, K> {
+        let wr = self.start(Desc::new(id, SqOp::BIND_MW));
+        wr.bound_to(bind)
     }
 
     /// Writes the request that waits for further parts.
@@ -461,7 +471,7 @@ fn build(
         SqOp::LOCAL_INVALIDATE => {
             wqe.local_invalidate(flags, desc.inv.unwrap_or_default().value());
         }
-        SqOp::BIND_MW => wqe.bind_mw(flags, desc.bind.as_ref().ok_or(Reason::IncompleteWr)?),
+        SqOp::BIND_MW => wqe.bind_mw(flags, payload.bind.as_ref().ok_or(Reason::IncompleteWr)?),
         _ => wqe.nop(flags),
     }
     Ok(len)

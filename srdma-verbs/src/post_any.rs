@@ -146,9 +146,11 @@ impl SendBatch<'_> {
     pub fn any_bind(&mut self, wr: &AnyWr, mw: &Mw, info: &BindInfo<'_>, rkey: Rkey) -> &mut Self {
         let desc = Desc {
             flags: wr.flags(),
-            ..Desc::bind(wr.id, mw, info, rkey, false)
+            ..Desc::new(wr.id, SqOp::BIND_MW)
         };
-        self.begin(desc)
+        self.begin(desc);
+        self.end.payload.bind = Some(Desc::bind(mw, info, rkey, false));
+        self
     }
 
     /// More memory of ours for the request that was started last.

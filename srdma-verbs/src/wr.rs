@@ -38,7 +38,6 @@ pub(crate) struct Desc {
     pub(crate) ud: Option<UdTarget>,
     pub(crate) xrc_srq: Option<SrqId>,
     pub(crate) operands: [u64; 2],
-    pub(crate) bind: Option<Bind>,
 }
 
 impl Desc {
@@ -55,14 +54,14 @@ impl Desc {
             ud: None,
             xrc_srq: None,
             operands: [0; 2],
-            bind: None,
         }
     }
 
-    pub(crate) fn bind(id: WrId, mw: &Mw, info: &BindInfo<'_>, rkey: Rkey, type1: bool) -> Self {
+    /// What a bind says besides; it lies with the payload, so that other requests do not carry it.
+    pub(crate) fn bind(mw: &Mw, info: &BindInfo<'_>, rkey: Rkey, type1: bool) -> Bind {
         // The key's index is the window's; the program chooses the low byte only.
         let window = (mw.rkey().value() & !0xff) | (rkey.value() & 0xff);
-        let bind = Bind {
+        Bind {
             window,
             parent: info.mr.lkey().value(),
             va: info.addr,
@@ -70,10 +69,6 @@ impl Desc {
             access: info.access.without(Access::ZERO_BASED),
             zero_based: info.access.contains(Access::ZERO_BASED),
             type1,
-        };
-        Self {
-            bind: Some(bind),
-            ..Self::new(id, SqOp::BIND_MW)
         }
     }
 }
@@ -158,6 +153,11 @@ impl<'b, 'q, K> Wr<'b, 'q, K> {
             desc,
             _kind: PhantomData,
         }
+    }
+
+    pub(crate) fn bound_to(self, bind: Bind) -> Self {
+        self.batch.end.payload.bind = Some(bind);
+        self
     }
 
     /// Reports success with a completion. Failures are always reported.

@@ -20,12 +20,14 @@ mod build;
 mod parse;
 #[cfg(test)]
 mod tests;
+mod wr;
 #[cfg(test)]
 mod xrc_tests;
 
-pub use build::{ReadWr, RemoteAddr, SendWr, WqeBuf, WqeError, WrFlags, WriteWr};
+pub use build::{WqeBuf, WqeError};
 pub use parse::{AtomicOperands, SqCmd, WqeFault};
 pub(in crate::hw) use parse::{check_quanta, read_fragments};
+pub use wr::{ReadWr, RemoteAddr, SendWr, WrFlags, WriteWr};
 
 use super::Polarity;
 use crate::num::{AhId, Qkey, Qpn, Rkey, SrqId};

@@ -110,6 +110,7 @@ impl<W: Words> SqProducer<W> {
     }
 
     /// Writes a WQE, invisible to the device until [`Self::commit`].
+    #[inline]
     pub fn stage(&mut self, wqe: &WqeBuf) -> Result<SqSlot, PushFault> {
         let quanta = wqe.quanta();
         let left = SQ_CHUNK - self.cursor.index() % SQ_CHUNK;
@@ -158,6 +159,7 @@ impl<W: Words> SqProducer<W> {
         SqHeader::from_bits(self.words.load(word_of(index) + HEADER))
     }
 
+    #[inline(never)]
     fn put_nop(&mut self) {
         let at = word_of(self.cursor.index());
         self.words.fill(at, HEADER, 0);
@@ -166,6 +168,7 @@ impl<W: Words> SqProducer<W> {
         self.cursor.advance(1);
     }
 
+    #[inline]
     fn put(&mut self, wqe: &WqeBuf) {
         let at = word_of(self.cursor.index());
         let polarity = self.cursor.polarity();
@@ -180,6 +183,7 @@ impl<W: Words> SqProducer<W> {
     }
 
     /// The first header of a batch is held back, the others are hidden behind it.
+    #[inline]
     fn put_header(&mut self, header: u64) {
         if self.staged.is_some() {
             let at = word_of(self.cursor.index()) + HEADER;
@@ -192,6 +196,7 @@ impl<W: Words> SqProducer<W> {
 
     /// Overwrites quanta that were consumed long ago, so that no stale header there can match when
     /// the lap gets to them.                                         [E810 1.5]
+    #[inline(never)]
     fn clear_ahead(&self) {
         let target = self.cursor.ahead(CLEAR);
         let at = word_of(target.index());

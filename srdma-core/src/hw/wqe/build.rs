@@ -9,14 +9,15 @@
 //! Intel's driver does not write (`+8` beside an immediate, `+0` of inline data) are zero here.
 
 use super::super::sge::frag_word;
+use super::wr::{ReadWr, RemoteAddr, SendWr, WrFlags, WriteWr};
 use super::{
     AtomicSrq, BIND_RIGHTS, BindWord, HEADER, ImmWord, MAX_QUANTA, MAX_WORDS, QUANTUM_WORDS,
-    SqHeader, SqOp, UdTarget, UdWord, inline_quanta, sq_quanta,
+    SqHeader, SqOp, inline_quanta, sq_quanta,
 };
 use crate::hw::Polarity;
 use crate::limits::{MAX_INLINE, MAX_SGE};
 use crate::mem::{Access, Bind, Sge};
-use crate::num::{Lkey, Rkey, SrqId};
+use crate::num::{Lkey, SrqId};
 
 /// Why a WQE cannot be built.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -31,115 +32,6 @@ pub enum WqeError {
     /// A fragment of 2^31 bytes or more.
     #[error("a scatter/gather entry of 2^31 bytes or more")]
     SgeTooLong,
-}
-
-/// Flags every work request may carry.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct WrFlags {
-    /// Report success.
-    pub signaled: bool,
-    /// Wait for outstanding READs and atomics.
-    pub read_fence: bool,
-    /// Wait for all earlier WQEs.
-    pub local_fence: bool,
-}
-
-impl WrFlags {
-    /// Signaled, no fences.
-    pub const SIGNALED: Self = Self {
-        signaled: true,
-        read_fence: false,
-        local_fence: false,
-    };
-
-    fn header(self, op: SqOp) -> SqHeader {
-        SqHeader::ZERO
-            .with_op(op)
-            .with_signaled(self.signaled)
-            .with_read_fence(self.read_fence)
-            .with_local_fence(self.local_fence)
-    }
-}
-
-/// Remote memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct RemoteAddr {
-    /// Address (or offset).
-    pub addr: u64,
-    /// Remote key.
-    pub rkey: Rkey,
-}
-
-/// A SEND without its payload.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct SendWr {
-    /// Common flags.
-    pub flags: WrFlags,
-    /// Solicited event at the receiver.
-    pub solicited: bool,
-    /// Immediate, as a host-order value.
-    pub imm: Option<u32>,
-    /// Remote key to invalidate.
-    pub inv: Option<Rkey>,
-    /// Target of a datagram. Takes the place of `inv`, which datagrams do not have.
-    pub ud: Option<UdTarget>,
-}
-
-impl SendWr {
-    fn header(&self) -> SqHeader {
-        let op = match (self.inv.is_some(), self.solicited) {
-            (false, false) => SqOp::SEND,
-            (false, true) => SqOp::SEND_SOL,
-            (true, false) => SqOp::SEND_INV,
-            (true, true) => SqOp::SEND_SOL_INV,
-        };
-        let header = self.flags.header(op).with_key(self.inv.unwrap_or_default());
-        match self.ud {
-            Some(ud) => header.with_ah(ud.ah),
-            None => header,
-        }
-    }
-
-    fn target(&self) -> u64 {
-        self.ud.map_or(0, |ud| {
-            UdWord::ZERO.with_qkey(ud.qkey).with_dest(ud.dest).bits()
-        })
-    }
-}
-
-/// A WRITE without its payload.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct WriteWr {
-    /// Common flags.
-    pub flags: WrFlags,
-    /// Solicited event at the receiver; means something with an immediate only.
-    pub solicited: bool,
-    /// Immediate, as a host-order value.
-    pub imm: Option<u32>,
-    /// Where to.
-    pub remote: RemoteAddr,
-}
-
-impl WriteWr {
-    fn header(&self) -> SqHeader {
-        let op = if self.solicited && self.imm.is_some() {
-            SqOp::WRITE_SOL
-        } else {
-            SqOp::WRITE
-        };
-        self.flags.header(op).with_key(self.remote.rkey)
-    }
-}
-
-/// A READ without its sink.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct ReadWr {
-    /// Common flags.
-    pub flags: WrFlags,
-    /// Where from.
-    pub remote: RemoteAddr,
-    /// Invalidate the local key afterwards.
-    pub local_inv: bool,
 }
 
 /// One WQE under construction, SQ or RQ.
@@ -219,6 +111,7 @@ impl WqeBuf {
     }
 
     /// SEND of fragments.
+    #[inline]
     pub fn send(&mut self, wr: &SendWr, sges: &[Sge]) -> Result<(), WqeError> {
         self.fragments(wr.header(), wr.imm, sges)?;
         self.words[2] = wr.target();
@@ -238,6 +131,7 @@ impl WqeBuf {
     }
 
     /// WRITE of fragments.
+    #[inline]
     pub fn write(&mut self, wr: &WriteWr, sges: &[Sge]) -> Result<(), WqeError> {
         self.fragments(wr.header(), wr.imm, sges)?;
         self.words[2] = wr.remote.addr;
@@ -365,11 +259,33 @@ impl WqeBuf {
         self.quanta = quanta;
     }
 
+    #[inline]
+    fn fragments(
+        &mut self,
+        header: SqHeader,
+        imm: Option<u32>,
+        sges: &[Sge],
+    ) -> Result<(), WqeError> {
+        match sges {
+            // What most requests are: the same quantum as the list below makes of it.
+            [sge] if imm.is_none() && self.xrc_srq.is_none() && sge.len < 1 << 31 => {
+                let words = [sge.addr, frag_word(sge), 0, header.bits()];
+                if let Some(quantum) = self.words.first_chunk_mut() {
+                    *quantum = words;
+                }
+                self.valid = 1 << HEADER | 1 << 1;
+                self.quanta = 1;
+                Ok(())
+            }
+            _ => self.fragment_list(header, imm, sges),
+        }
+    }
+
     #[allow(
         clippy::cast_possible_truncation,
         reason = "at most 14 slots, 8 quanta"
     )]
-    fn fragments(
+    pub(super) fn fragment_list(
         &mut self,
         header: SqHeader,
         imm: Option<u32>,

@@ -450,3 +450,28 @@ proptest! {
         let _ = crate::hw::RqCmd::default().parse(&words);
     }
 }
+
+#[test]
+fn one_fragment_is_written_as_a_list_of_one() {
+    for wr in [
+        SendWr::default(),
+        SendWr {
+            flags: WrFlags::SIGNALED,
+            solicited: true,
+            inv: Some(Rkey(7)),
+            ..SendWr::default()
+        },
+    ] {
+        let sges = [Sge {
+            addr: 0x1234_5678_9abc,
+            len: (1 << 31) - 1,
+            lkey: Lkey(0x900),
+        }];
+        let (mut one, mut list) = (WqeBuf::new(), WqeBuf::new());
+        one.send(&wr, &sges).unwrap();
+        list.fragment_list(wr.header(), None, &sges).unwrap();
+        assert_eq!(one.words(), list.words());
+        assert_eq!(one.valid_words(), list.valid_words());
+        assert_eq!(one.quanta(), list.quanta());
+    }
+}
