@@ -21,7 +21,7 @@ pub use rule::{DeviceFault, Direction, FaultAction, FaultRule, Match};
 
 pub(crate) use judge::dest_of;
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use fastrand::Rng;
 use hold::Hold;
 use judge::{Decision, Judge};
@@ -30,6 +30,9 @@ use srdma_core::time::Instant;
 use srdma_core::trace::{self, Kind, PacketNote, PacketPath};
 use srdma_core::tx::Run;
 use std::net::SocketAddr;
+
+/// Buffers that are kept to copy arrivals into.
+const MAX_SPARES: usize = 256;
 
 /// How bad network and device are. Probabilities are per datagram, from 0 to 1.
 #[derive(Clone, Debug, PartialEq)]
@@ -170,6 +173,8 @@ pub struct FaultInjector {
     arrivals: Hold<Arrival>,
     departures: Hold<Departure>,
     counters: FaultCounters,
+    /// What arrivals were copied into before, empty.
+    spares: Vec<BytesMut>,
 }
 
 impl FaultInjector {
@@ -181,6 +186,7 @@ impl FaultInjector {
             arrivals: Hold::default(),
             departures: Hold::default(),
             counters: FaultCounters::default(),
+            spares: Vec::new(),
         })
     }
 
@@ -227,14 +233,21 @@ impl FaultInjector {
         };
         for (one, bytes) in datagrams(meta, buffer) {
             let decision = self.decide(Direction::In, bytes);
-            if decision.is_nothing() && !self.arrivals.is_due(now) {
-                self.counters.delivered += 1;
-                run.get_or_insert((at, one));
-            } else {
+            let end = at + bytes.len();
+            if !decision.is_prompt() || self.arrivals.is_due(now) {
                 hand_on(&mut run, at);
                 self.carry_out(now, one, bytes, &decision);
+            } else {
+                self.counters.delivered += 1;
+                run.get_or_insert((at, one));
+                if decision.twice {
+                    self.counters.delivered += 1;
+                    hand_on(&mut run, end);
+                    trace::note(Decision::copy_note());
+                    hand_on(&mut Some((at, one)), end);
+                }
             }
-            at += bytes.len();
+            at = end;
         }
         hand_on(&mut run, at);
     }
@@ -255,7 +268,6 @@ impl FaultInjector {
         }
         // What becomes of a packet that is lost has no bearing on what the device does with it.
         let device = decision.device.clone();
-        let bytes = &Bytes::copy_from_slice(bytes);
         let make = |bytes, note, device| Arrival {
             meta,
             bytes,
@@ -270,7 +282,9 @@ impl FaultInjector {
             }
             return;
         }
-        for (bytes, note, delay_ns, first) in decision.copies(bytes) {
+        let mut copy = self.spares.pop().unwrap_or_default();
+        copy.extend_from_slice(bytes);
+        for (bytes, note, delay_ns, first) in decision.copies(&copy.freeze()) {
             let device = if first { device.clone() } else { Vec::new() };
             let held = self
                 .arrivals
@@ -284,6 +298,16 @@ impl FaultInjector {
         let arrival = self.arrivals.take(now)?;
         self.counters.delivered += u64::from(!arrival.bytes.is_empty());
         Some(arrival)
+    }
+
+    /// Takes the bytes of an arrival back, to hold others in.
+    pub fn recycle(&mut self, bytes: Bytes) {
+        if self.spares.len() < MAX_SPARES
+            && let Ok(mut spare) = bytes.try_into_mut()
+        {
+            spare.clear();
+            self.spares.push(spare);
+        }
     }
 
     /// Takes a packet that is to leave; false if there is no room.

@@ -130,6 +130,9 @@ impl Link {
             }
             probes::note(arrival.note);
             hca.handle_datagram(now, &arrival.meta, &arrival.bytes);
+            if let Some(injector) = &mut self.faults.injector {
+                injector.recycle(arrival.bytes);
+            }
             if self.faults.is_stalled(now) {
                 break;
             }

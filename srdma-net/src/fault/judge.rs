@@ -20,13 +20,14 @@ pub(super) struct Decision {
 }
 
 impl Decision {
-    /// The packet goes on as it is, at once, and nothing comes with it.
-    pub(super) const fn is_nothing(&self) -> bool {
-        !self.dropped
-            && !self.twice
-            && self.delay_ns == 0
-            && self.flipped.is_none()
-            && self.device.is_empty()
+    /// The packet goes on as it is, at once, and nothing comes with it but maybe a copy.
+    pub(super) const fn is_prompt(&self) -> bool {
+        !self.dropped && self.delay_ns == 0 && self.flipped.is_none() && self.device.is_empty()
+    }
+
+    /// What is said of the copy.
+    pub(super) fn copy_note() -> PacketNote {
+        PacketNote::NONE.with_duplicated(true)
     }
 
     /// The packet, and its duplicate, which nothing else happens to: bytes, note, delay, and
@@ -36,8 +37,9 @@ impl Decision {
         bytes: &Bytes,
     ) -> impl Iterator<Item = (Bytes, PacketNote, u64, bool)> {
         let first = self.flipped.as_ref().unwrap_or(bytes).clone();
-        let second = PacketNote::NONE.with_duplicated(true);
-        let second = self.twice.then(|| (bytes.clone(), second, 0, false));
+        let second = self
+            .twice
+            .then(|| (bytes.clone(), Self::copy_note(), 0, false));
         [(first, self.note, self.delay_ns, true)]
             .into_iter()
             .chain(second)

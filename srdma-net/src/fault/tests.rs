@@ -287,3 +287,40 @@ fn what_nothing_happens_to_goes_on_in_place_and_in_its_order() {
         (8, 7, 1)
     );
 }
+
+#[test]
+fn a_copy_follows_in_place_and_delays_nobody() {
+    let config = FaultConfig {
+        rules: vec!["duplicate nth=2".parse().unwrap()],
+        ..FaultConfig::default()
+    };
+    let mut injector = FaultInjector::new(&config).unwrap();
+    let mut seen: Vec<(Vec<u8>, usize, u16)> = Vec::new();
+    injector.sift(Instant(0), &meta(4), b"aaaabbbbcc", |meta, bytes| {
+        seen.push((bytes.to_vec(), meta.stride, meta.first));
+    });
+    let want: [(&[u8], usize, u16); 3] = [(b"aaaabbbb", 4, 0), (b"bbbb", 4, 1), (b"cc", 2, 2)];
+    let seen: Vec<(&[u8], usize, u16)> = seen.iter().map(|(b, s, f)| (&b[..], *s, *f)).collect();
+    assert_eq!(seen, want);
+    assert_eq!(injector.next_due(), None, "nothing is held");
+    let counters = injector.counters();
+    assert_eq!((counters.delivered, counters.duplicated), (4, 1));
+}
+
+#[test]
+fn what_arrivals_were_held_in_is_used_again() {
+    let config = FaultConfig {
+        delay_ns: 100,
+        ..FaultConfig::default()
+    };
+    let mut injector = FaultInjector::new(&config).unwrap();
+    let mut place = None;
+    for bytes in [&b"first"[..], b"2nd", b"third"] {
+        injector.offer(Instant(0), &meta(8), bytes);
+        let arrival = injector.poll(Instant(100)).unwrap();
+        assert_eq!(arrival.bytes, bytes);
+        let at = arrival.bytes.as_ptr();
+        assert_eq!(*place.get_or_insert(at), at);
+        injector.recycle(arrival.bytes);
+    }
+}
