@@ -14,6 +14,8 @@ mod common;
 
 use common::{Background, address, json_lines, run, srdma, wait_until};
 use serde_json::Value;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 
 /// The process on `address`, and a counter of its device.
 fn look(address: &str, counter: &str) -> Option<(Value, u64)> {
@@ -62,6 +64,27 @@ fn counters_of_a_running_process_move() {
         look(&there, "sent_pkts").is_none(),
         "a killed process is forgotten"
     );
+}
+
+#[test]
+fn the_file_of_a_killed_process_goes_when_another_starts() {
+    let start = |server: &Background| {
+        let there = address();
+        let args = ["perf", "client", &*server.host, "--address", &there];
+        let options = ["--op", "send", "--mode", "lat", "--duration", "9"];
+        Background::start(&[&args[..], &options].concat())
+    };
+    let (first, second) = (address(), address());
+    let mut servers = [&first, &second].map(|here| Background::server(here, &[]));
+    let mut killed = start(&servers[0]);
+    let user = std::fs::metadata("/proc/self").unwrap().uid();
+    let file = format!("/dev/shm/srdma-{user}/stats/{}", killed.id());
+    wait_until("it can be asked", || Path::new(&file).exists());
+    killed.kill();
+    let mut other = start(&servers[1]);
+    wait_until("its file is gone", || !Path::new(&file).exists());
+    other.kill();
+    servers.iter_mut().for_each(Background::kill);
 }
 
 #[test]

@@ -7,16 +7,18 @@
 //!
 //! The numbers are read from the device when somebody asks, so they are never old, and a device
 //! that nobody asks about pays nothing. A thread of ours sleeps in `accept`. Files of processes
-//! that are gone refuse the connection, and are removed by whoever finds them.
+//! that are gone refuse the connection, and are removed by whoever finds them: who asks, and each
+//! process that starts.
 
 use crate::engine::WeakEngine;
 use crate::share;
+use socket2::SockRef;
 use std::fmt::Write as _;
 use std::fs::DirBuilder;
-use std::io::{self, Read, Write};
+use std::io::{self, Read};
 use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -93,7 +95,10 @@ fn serve() -> io::Result<()> {
     let listener = UnixListener::bind(&path)?;
     std::thread::Builder::new()
         .name("srdma-stats".into())
-        .spawn(move || answer_all(&listener))?;
+        .spawn(move || {
+            sweep(&folder);
+            answer_all(&listener);
+        })?;
     crate::sys::exit::at_exit(leave);
     Ok(())
 }
@@ -109,14 +114,46 @@ fn leave() {
 fn answer_all(listener: &UnixListener) {
     for stream in listener.incoming() {
         match stream {
-            Ok(mut stream) => {
+            Ok(stream) => {
                 let _ = stream.set_write_timeout(Some(PATIENCE));
-                let _ = stream.write_all(answer().as_bytes());
+                let _ = say(&stream, answer().as_bytes());
             }
             // Out of descriptors, most likely: the program's matter.
             Err(_) => std::thread::sleep(PATIENCE),
         }
     }
+}
+
+/// Writes without the signal that ends a program whose reader has left: it is none of the
+/// program's matter.
+fn say(stream: &UnixStream, mut text: &[u8]) -> io::Result<()> {
+    while !text.is_empty() {
+        let sent = SockRef::from(stream).send_with_flags(text, libc::MSG_NOSIGNAL)?;
+        text = text.get(sent..).unwrap_or_default();
+    }
+    Ok(())
+}
+
+/// Removes files of processes that were killed. One that is not to be seen here may run in another
+/// container, and is asked first.
+fn sweep(folder: &Path) {
+    let Ok(files) = std::fs::read_dir(folder) else {
+        return;
+    };
+    for file in files.flatten() {
+        let name = file.file_name();
+        let process: Option<u32> = name.to_str().and_then(|name| name.parse().ok());
+        if process.is_some_and(|process| !Path::new("/proc").join(process.to_string()).exists())
+            && UnixStream::connect(file.path()).is_err_and(|error| is_gone(&error))
+        {
+            let _ = std::fs::remove_file(file.path());
+        }
+    }
+}
+
+/// Nobody answers any more.
+fn is_gone(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::ConnectionRefused
 }
 
 /// What this process says.
@@ -169,7 +206,7 @@ pub fn ask_all() -> Vec<String> {
         };
         match ask(&file.path()) {
             Ok(text) => said.push((process, text)),
-            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+            Err(error) if is_gone(&error) => {
                 let _ = std::fs::remove_file(file.path());
             }
             Err(_) => {}
@@ -179,7 +216,7 @@ pub fn ask_all() -> Vec<String> {
     said.into_iter().map(|(_, text)| text).collect()
 }
 
-fn ask(path: &std::path::Path) -> io::Result<String> {
+fn ask(path: &Path) -> io::Result<String> {
     let stream = UnixStream::connect(path)?;
     stream.set_read_timeout(Some(PATIENCE))?;
     let mut text = String::new();

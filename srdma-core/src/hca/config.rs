@@ -34,8 +34,6 @@ pub struct HcaConfig {
     pub peer_budget: u32,
     /// Bytes of our own socket memory that READ responses may hold.
     pub read_budget: u32,
-    /// The same while peers send nothing else to these sockets; no less than that.
-    pub read_budget_alone: u32,
     /// Receive buffer of our own sockets, as peers are told; 0 if not known.
     pub rx_buffer: u32,
     /// What arming does about completions that are already there.
@@ -65,7 +63,6 @@ impl Default for HcaConfig {
             vectors: 5,
             peer_budget: limits::DEFAULT_RMEM,
             read_budget: limits::DEFAULT_RMEM,
-            read_budget_alone: limits::DEFAULT_RMEM,
             rx_buffer: 0,
             arm_model: ArmModel::Strict,
             dialect: Dialect::E810,

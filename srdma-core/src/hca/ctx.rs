@@ -2,7 +2,7 @@
 
 use crate::hca::counters::Counters;
 use crate::hca::events::Events;
-use crate::hca::peer::{PACKET_OVERHEAD, PeerTable, packet_cost};
+use crate::hca::peer::PeerTable;
 use crate::hca::ports::Ports;
 use crate::mem::MrTable;
 use crate::obj::ah::AhTable;
@@ -121,70 +121,26 @@ impl Waiting {
     }
 }
 
-/// So long, in ns as a power of two, requests of peers may have been in our sockets at most.
-const HEARD_SHIFT: u32 = 20;
-
 /// Budget of READ responses in flight towards our own sockets, over all queue pairs.
-///
-/// Requests of peers come to the same sockets. A part of the room is kept free of them, and what
-/// they have not used lately is lent.
 #[derive(Debug)]
 pub(crate) struct ReadCredit {
-    /// What is always granted.
-    least: u32,
-    /// What is granted while no requests come.
-    most: u32,
+    limit: u32,
     in_flight: u32,
     waiting: Waiting,
-    /// Bytes of requests that came in this period and the one before.
-    heard: [u32; 2],
-    period: u64,
 }
 
 impl ReadCredit {
-    pub(crate) fn new(least: u32, most: u32) -> Self {
+    pub(crate) fn new(limit: u32) -> Self {
         Self {
-            least,
-            most: most.max(least),
+            limit,
             in_flight: 0,
             waiting: Waiting::default(),
-            heard: [0; 2],
-            period: 0,
         }
-    }
-
-    /// A request brought `len` bytes to our sockets.
-    #[inline]
-    pub(crate) fn hear(&mut self, now: Instant, len: usize) {
-        self.turn(now);
-        let cost = packet_cost(u32::try_from(len).unwrap_or(u32::MAX - PACKET_OVERHEAD));
-        self.heard[0] = self.heard[0].saturating_add(cost);
-    }
-
-    #[inline]
-    fn turn(&mut self, now: Instant) {
-        let period = now.0 >> HEARD_SHIFT;
-        if period != self.period {
-            let before = if period == self.period + 1 {
-                self.heard[0]
-            } else {
-                0
-            };
-            self.heard = [0, before];
-            self.period = period;
-        }
-    }
-
-    fn limit(&mut self, now: Instant) -> u32 {
-        self.turn(now);
-        let [present, before] = self.heard;
-        let heard = present.saturating_add(before);
-        self.most.saturating_sub(heard).max(self.least)
     }
 
     /// Takes `cost`; false if there is no room. One request always fits an idle device.
-    pub(crate) fn charge(&mut self, now: Instant, cost: u32) -> bool {
-        if self.in_flight > 0 && self.in_flight.saturating_add(cost) > self.limit(now) {
+    pub(crate) const fn charge(&mut self, cost: u32) -> bool {
+        if self.in_flight > 0 && self.in_flight.saturating_add(cost) > self.limit {
             self.waiting.refuse();
             return false;
         }
@@ -209,15 +165,9 @@ impl ReadCredit {
         self.waiting.pass_on(Room::Reads, ready);
     }
 
-    /// Bytes of one READ request: so many that several overlap while no requests come; or, where
-    /// only one may be outstanding, most of what our sockets can take.
-    pub(crate) fn share(&self, depth: u8) -> u32 {
-        let largest = self.least / 10 * 9;
-        if depth > 1 {
-            largest.min(self.most / 3)
-        } else {
-            largest
-        }
+    /// The whole budget, in bytes.
+    pub(crate) const fn limit(&self) -> u32 {
+        self.limit
     }
 }
 
@@ -234,7 +184,7 @@ mod tests {
     fn turns(credit: &mut ReadCredit, ready: &mut VecDeque<Turn>, cost: u32) -> (u32, u32) {
         let (mut served, mut refused) = (0, 0);
         while let Some(turn) = ready.pop_front() {
-            if credit.charge(Instant(0), cost) {
+            if credit.charge(cost) {
                 served += 1;
             } else {
                 refused += 1;
@@ -249,7 +199,7 @@ mod tests {
 
     #[test]
     fn room_costs_as_many_turns_as_find_some_and_one() {
-        let mut credit = ReadCredit::new(40, 40);
+        let mut credit = ReadCredit::new(40);
         let mut ready: VecDeque<Turn> = (0..1000)
             .map(|n| Turn {
                 qp: slot(n),
@@ -270,11 +220,11 @@ mod tests {
 
     #[test]
     fn whoever_waits_is_woken_at_last_though_turns_are_lost() {
-        let mut credit = ReadCredit::new(10, 10);
+        let mut credit = ReadCredit::new(10);
         let mut ready = VecDeque::new();
-        assert!(credit.charge(Instant(0), 10));
+        assert!(credit.charge(10));
         for n in 0..3 {
-            assert!(!credit.charge(Instant(0), 10));
+            assert!(!credit.charge(10));
             credit.wait(slot(n));
         }
         credit.refund(5, &mut ready);
@@ -287,32 +237,5 @@ mod tests {
         assert_eq!(ready.pop_front().map(|turn| turn.qp), Some(slot(2)));
         credit.pass_on(&mut ready);
         assert!(ready.is_empty());
-    }
-
-    #[test]
-    fn responses_get_what_requests_leave() {
-        const MS: u64 = 1 << HEARD_SHIFT;
-        let mut credit = ReadCredit::new(1000, 10_000);
-        assert!(credit.charge(Instant(0), 10_000));
-        assert!(!credit.charge(Instant(0), 1));
-        credit.refund(10_000, &mut VecDeque::new());
-        // 2000 with what the kernel counts besides.
-        credit.hear(Instant(MS), 2000 - PACKET_OVERHEAD as usize);
-        assert!(credit.charge(Instant(MS), 1));
-        assert!(!credit.charge(Instant(MS), 8000), "in this period");
-        assert!(!credit.charge(Instant(2 * MS), 8000), "and the next");
-        assert!(credit.charge(Instant(2 * MS), 7999));
-        assert!(credit.charge(Instant(3 * MS), 2000), "and not after that");
-        credit.refund(10_000, &mut VecDeque::new());
-        for _ in 0..100 {
-            credit.hear(Instant(9 * MS), 4096);
-        }
-        assert!(credit.charge(Instant(9 * MS), 1));
-        assert!(
-            credit.charge(Instant(9 * MS), 999),
-            "what is theirs stays theirs"
-        );
-        assert!(!credit.charge(Instant(9 * MS), 1));
-        assert!(credit.charge(Instant(11 * MS), 9000));
     }
 }

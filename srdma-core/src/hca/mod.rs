@@ -158,7 +158,7 @@ impl Hca {
             held: VecDeque::new(),
             acks: VecDeque::new(),
             acks_late: VecDeque::new(),
-            read_credit: ReadCredit::new(config.read_budget, config.read_budget_alone),
+            read_credit: ReadCredit::new(config.read_budget),
             ieq: Ieq::new(config.ieq, config.ieq_gap_ns, config.icrc_limit),
             closing: close::Closing::default(),
             config,

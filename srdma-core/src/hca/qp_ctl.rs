@@ -205,7 +205,7 @@ impl Device {
         if mask.contains(AttrMask::RQ_PSN) {
             qp.rsp.reset(ctx.rq_psn, conn.max_dest_rd_atomic);
         }
-        qp.req.read_chunk = read_chunk(self.read_credit.share(conn.max_rd_atomic), conn.mtu);
+        qp.req.read_chunk = read_chunk(self.read_credit.limit(), conn.mtu, conn.max_rd_atomic);
         if mask.contains(AttrMask::AV) || mask.contains(AttrMask::DEST_QPN) {
             qp.ask_port(&mut self.ctx(now));
         }
@@ -263,9 +263,11 @@ impl Device {
     }
 }
 
-/// Packets of one READ request.
-fn read_chunk(share: u32, mtu: u32) -> u32 {
-    let packets = share / super::peer::packet_cost(mtu);
+/// Packets of one READ request: so much that several overlap, or, where only one may be
+/// outstanding, most of what our socket can take.
+fn read_chunk(limit: u32, mtu: u32, depth: u8) -> u32 {
+    let share = if depth > 1 { limit / 3 } else { limit / 10 * 9 };
+    let packets = share / (mtu + super::peer::PACKET_OVERHEAD);
     packets.clamp(1, MAX_PSN_WINDOW / 4)
 }
 

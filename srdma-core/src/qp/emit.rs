@@ -249,7 +249,7 @@ impl Qp {
             .min(u64::from(packets) * u64::from(mtu));
         let len = u32::try_from(len).unwrap_or(u32::MAX);
         let cost = read_cost(len, packets);
-        if at.is_front() && !ctx.read_credit.charge(ctx.now, cost) {
+        if at.is_front() && !ctx.read_credit.charge(cost) {
             if !self.req.waiting {
                 self.req.waiting = true;
                 ctx.read_credit.wait(self.id.slot);

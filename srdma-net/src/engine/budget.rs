@@ -11,23 +11,11 @@
 /// device counts is right for packets that are sent together and share memory. Without GSO each has
 /// its own, rounded up to a power of two, up to 7/4 of what is counted; and so has each
 /// acknowledgement, a kilobyte that nobody counts.
-pub(super) fn budgets(rmem: u32, granted: u32, gso: bool) -> Budgets {
+pub(super) fn budgets(rmem: u32, granted: u32, gso: bool) -> (u32, u32) {
     let counted = |bytes: u32| if gso { bytes } else { bytes / 5 * 2 };
     let requests = rmem / 2;
-    let usable = granted / 4 * 3;
-    let least = usable.saturating_sub(requests).max(rmem / 8);
-    Budgets {
-        requests: counted(requests),
-        responses: (counted(least), counted(usable.max(least))),
-    }
-}
-
-/// Bytes that may be in flight, as the device counts them.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Budgets {
-    pub(super) requests: u32,
-    /// Beside requests, and while none come.
-    pub(super) responses: (u32, u32),
+    let responses = (granted / 4 * 3).saturating_sub(requests).max(rmem / 8);
+    (counted(requests), counted(responses))
 }
 
 #[cfg(test)]
@@ -41,20 +29,16 @@ mod tests {
         const SMALL: u32 = 64 + 768;
         // What the kernel charges for 4 KiB packets: alone, and beside others in one send.
         for (gso, charged) in [(false, 8448), (true, 4096 + 960)] {
-            let of = budgets(RMEM, RMEM, gso);
-            let (requests, (responses, alone)) = (of.requests, of.responses);
+            let (requests, responses) = budgets(RMEM, RMEM, gso);
             let packets = requests / LARGE + responses / LARGE;
             assert!(packets * charged <= RMEM / 4 * 3, "{packets} packets");
-            let packets = alone / LARGE;
-            assert!(packets * charged <= RMEM / 4 * 3 + LARGE, "{packets} alone");
             assert!(requests / LARGE >= 8, "requests starve: {requests}");
             assert!(responses / LARGE >= 4, "responses starve: {responses}");
         }
         // Small ones alone, each with its answer.
-        let of = budgets(RMEM, RMEM, false);
-        assert!((of.requests + of.responses.0) / SMALL * 2 * 960 <= RMEM / 4 * 3);
-        let of = budgets(RMEM, 8 << 20, true);
-        assert_eq!(of.requests, RMEM / 2);
-        assert_eq!(of.responses, ((6 << 20) - RMEM / 2, 6 << 20));
+        let (requests, responses) = budgets(RMEM, RMEM, false);
+        assert!((requests + responses) / SMALL * 2 * 960 <= RMEM / 4 * 3);
+        let (requests, responses) = budgets(RMEM, 8 << 20, true);
+        assert_eq!((requests, responses), (RMEM / 2, (6 << 20) - RMEM / 2));
     }
 }

@@ -77,7 +77,6 @@ pub(super) fn open(config: EngineConfig) -> Result<(Link, Hca), NetError> {
             if let Some(cap) = config.rcvbuf_cap {
                 hca.peer_budget = cap;
                 hca.read_budget = cap;
-                hca.read_budget_alone = cap;
             }
             Carrier::Wire(wire)
         }
@@ -98,9 +97,7 @@ pub(super) fn open(config: EngineConfig) -> Result<(Link, Hca), NetError> {
             let granted = sockets.iter().map(|socket| socket.buffers().rx).min();
             hca.rx_buffer = granted.unwrap_or(0);
             let granted = granted.unwrap_or(hca.peer_budget);
-            let budgets = budgets(hca.peer_budget, granted, config.gso);
-            hca.peer_budget = budgets.requests;
-            (hca.read_budget, hca.read_budget_alone) = budgets.responses;
+            (hca.peer_budget, hca.read_budget) = budgets(hca.peer_budget, granted, config.gso);
             hca.addrs = sockets
                 .iter()
                 .map(|s| local(s.local(), s.tx_port()))

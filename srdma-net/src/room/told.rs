@@ -169,7 +169,8 @@ impl Told {
         Self {
             lines: HashMap::new(),
             questions: Vec::with_capacity(QUESTIONS),
-            token: fastrand::u64(..),
+            // Hard to guess for who does not see our questions.
+            token: getrandom::u64().unwrap_or_else(|_| fastrand::u64(..)),
             swept: None,
         }
     }

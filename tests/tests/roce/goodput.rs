@@ -58,7 +58,6 @@ fn time_at(link: &Link, case: Case, count: u32, seed: u64, places: u32) -> (u64,
         config.ieq = case.mode;
         config.peer_budget = link.window;
         config.read_budget = link.window;
-        config.read_budget_alone = link.window;
         Node::with(ip, config)
     };
     let spec = QpSpec {

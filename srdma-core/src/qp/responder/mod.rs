@@ -146,7 +146,6 @@ impl Responder {
 impl Qp {
     /// A request for a connected queue pair, already known to come from its peer.
     pub(crate) fn on_request(&mut self, ctx: &mut Ctx<'_>, packet: &Packet<'_>) {
-        ctx.read_credit.hear(ctx.now, packet.payload().len());
         if self.state == QpState::Err {
             self.repeat_fatal(ctx, packet);
             return;

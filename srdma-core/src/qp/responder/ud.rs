@@ -31,7 +31,6 @@ impl Qp {
         meta: &RxMeta,
         ip_id: u16,
     ) {
-        ctx.read_credit.hear(ctx.now, packet.payload().len());
         if !self.can_receive() {
             ctx.counters.bad_state += 1;
             return;
