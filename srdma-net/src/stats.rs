@@ -221,5 +221,9 @@ fn ask(path: &Path) -> io::Result<String> {
     stream.set_read_timeout(Some(PATIENCE))?;
     let mut text = String::new();
     stream.take(MAX_ANSWER).read_to_string(&mut text)?;
+    // It was killed before it had said all.
+    if !text.ends_with('\n') {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
     Ok(text.trim().to_owned())
 }
