@@ -4,7 +4,7 @@
 /// responses towards ours, which holds `granted`.
 ///
 /// ```text
-/// rmem   | half: requests of one peer | quarter: READ responses | quarter: see below |
+/// rmem | 2/5: requests of one peer | a fifth: READ responses | 3/20: ACKs | quarter: see below |
 /// ```
 ///
 /// The kernel gives a quarter of the memory back late (its reader's `forward_deficit`). What the
@@ -12,9 +12,14 @@
 /// its own, rounded up to a power of two, up to 7/4 of what is counted; and so has each
 /// acknowledgement, a kilobyte that nobody counts.
 pub(super) fn budgets(rmem: u32, granted: u32, gso: bool) -> (u32, u32) {
-    let counted = |bytes: u32| if gso { bytes } else { bytes / 5 * 2 };
-    let requests = rmem / 2;
-    let responses = (granted / 4 * 3).saturating_sub(requests).max(rmem / 8);
+    // Without GSO, acknowledgements are counted with the packets.
+    let (counted, requests, acks): (fn(u32) -> u32, _, _) = if gso {
+        (|bytes| bytes, rmem / 5 * 2, rmem / 20 * 3)
+    } else {
+        (|bytes| bytes / 5 * 2, rmem / 2, 0)
+    };
+    let others = requests + acks;
+    let responses = (granted / 4 * 3).saturating_sub(others).max(rmem / 8);
     (counted(requests), counted(responses))
 }
 
@@ -39,6 +44,7 @@ mod tests {
         let (requests, responses) = budgets(RMEM, RMEM, false);
         assert!((requests + responses) / SMALL * 2 * 960 <= RMEM / 4 * 3);
         let (requests, responses) = budgets(RMEM, 8 << 20, true);
-        assert_eq!((requests, responses), (RMEM / 2, (6 << 20) - RMEM / 2));
+        let others = requests + RMEM / 20 * 3;
+        assert_eq!((requests, responses), (RMEM / 5 * 2, (6 << 20) - others));
     }
 }
