@@ -87,19 +87,24 @@ fn the_table_of_goals_has_every_row_with_a_goal_and_counts_them() {
     );
 }
 
-#[test]
-fn what_is_not_installed_is_named_and_the_rest_is_measured() {
-    let folder = Folder::new();
+/// Rows of `benches/beside`, measured as briefly as can be.
+fn beside(rows: &str, path: Option<&Path>) -> Option<Output> {
     let options = [
         "--runs",
         "1",
         "--duration",
         "0.02",
         "--only",
-        "bandwidth, 64 KiB, SEND",
+        rows,
         "--json",
     ];
-    let Some(output) = script("beside", &options, Some(folder.path())) else {
+    script("beside", &options, path)
+}
+
+#[test]
+fn what_is_not_installed_is_named_and_the_rest_is_measured() {
+    let folder = Folder::new();
+    let Some(output) = beside("bandwidth, 64 KiB, SEND", Some(folder.path())) else {
         return;
     };
     let errors = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -127,16 +132,7 @@ fn what_is_not_installed_is_named_and_the_rest_is_measured() {
 
 #[test]
 fn those_that_are_installed_stand_beside_srdma() {
-    let options = [
-        "--runs",
-        "1",
-        "--duration",
-        "0.02",
-        "--only",
-        "bandwidth, 4 KiB, WRITE",
-        "--json",
-    ];
-    let Some(output) = script("beside", &options, None) else {
+    let Some(output) = beside("bandwidth, 4 KiB, WRITE", None) else {
         return;
     };
     for row in json_lines(&said(&output)) {

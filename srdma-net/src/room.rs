@@ -15,7 +15,7 @@ mod note;
 mod seen;
 mod told;
 
-pub(crate) use note::{Desk, Reply, ask};
+pub(crate) use note::{Desk, Note, ask};
 pub(crate) use told::Question;
 
 use crate::sys::gather;
@@ -134,7 +134,7 @@ impl Room {
     }
 
     /// A receiver at `from` has answered.
-    pub(crate) fn hear(&mut self, from: IpAddr, reply: &Reply) {
+    pub(crate) fn hear(&mut self, from: IpAddr, reply: &Note) {
         self.told.hear(from, reply);
     }
 }

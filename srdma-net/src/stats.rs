@@ -134,19 +134,23 @@ fn say(stream: &UnixStream, mut text: &[u8]) -> io::Result<()> {
     Ok(())
 }
 
+/// Processes that can be asked, or could be before they were killed, and their files.
+fn processes(folder: &Path) -> impl Iterator<Item = (u32, PathBuf)> + use<> {
+    let files = std::fs::read_dir(folder).into_iter().flatten();
+    files.flatten().filter_map(|file| {
+        let process = file.file_name().to_str()?.parse().ok()?;
+        Some((process, file.path()))
+    })
+}
+
 /// Removes files of processes that were killed. One that is not to be seen here may run in another
 /// container, and is asked first.
 fn sweep(folder: &Path) {
-    let Ok(files) = std::fs::read_dir(folder) else {
-        return;
-    };
-    for file in files.flatten() {
-        let name = file.file_name();
-        let process: Option<u32> = name.to_str().and_then(|name| name.parse().ok());
-        if process.is_some_and(|process| !Path::new("/proc").join(process.to_string()).exists())
-            && UnixStream::connect(file.path()).is_err_and(|error| is_gone(&error))
+    for (process, file) in processes(folder) {
+        if !Path::new("/proc").join(process.to_string()).exists()
+            && UnixStream::connect(&file).is_err_and(|error| is_gone(&error))
         {
-            let _ = std::fs::remove_file(file.path());
+            let _ = std::fs::remove_file(file);
         }
     }
 }
@@ -195,19 +199,12 @@ fn quote(text: &mut String, value: &str) {
 /// What every process of this user says, one JSON value each, in order of process numbers.
 #[must_use]
 pub fn ask_all() -> Vec<String> {
-    let Some(files) = folder().and_then(|folder| std::fs::read_dir(folder).ok()) else {
-        return Vec::new();
-    };
     let mut said: Vec<(u32, String)> = Vec::new();
-    for file in files.flatten() {
-        let name = file.file_name();
-        let Some(process) = name.to_str().and_then(|name| name.parse().ok()) else {
-            continue;
-        };
-        match ask(&file.path()) {
+    for (process, file) in folder().iter().flat_map(|folder| processes(folder)) {
+        match ask(&file) {
             Ok(text) => said.push((process, text)),
             Err(error) if is_gone(&error) => {
-                let _ = std::fs::remove_file(file.path());
+                let _ = std::fs::remove_file(file);
             }
             Err(_) => {}
         }

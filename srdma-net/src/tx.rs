@@ -12,7 +12,7 @@
 //! Nothing waits here. A socket without room is reported as blocked.
 
 use crate::offload::{Offload, Refusal, judge};
-use crate::room::{Question, Reply, Room};
+use crate::room::{Note, Question, Room};
 use crate::socket::RoceSocket;
 use crate::sys::cmsg::TxOptions;
 use crate::sys::mmsg::{Outgoing, SendRing};
@@ -118,7 +118,7 @@ impl Sender {
     }
 
     /// A receiver at `from` has answered.
-    pub(crate) fn hear(&mut self, from: IpAddr, reply: &Reply) {
+    pub(crate) fn hear(&mut self, from: IpAddr, reply: &Note) {
         self.room.hear(from, reply);
     }
 

@@ -7,7 +7,6 @@
 use super::Qp;
 use super::flush::Cause;
 use super::gather::Part;
-use super::held::Held;
 use super::window::{Kind, Local, SendCtx};
 use crate::hca::counters::Counters;
 use crate::hca::ctx::Ctx;
@@ -255,7 +254,7 @@ impl Qp {
             let [from, to, charged] = [from, to, charged].map(|n| u32::try_from(n).unwrap_or(0));
             let mut cost = work.cost(from, charged, mtu);
             if let Some(held) = &mut self.req.held {
-                cost -= Held::take_refunded(Some(held), work, (from, to), mtu);
+                cost -= held.take_refunded(work, (from, to), mtu);
             }
             refund = refund.saturating_add(cost);
             una = work.first.add(to);

@@ -82,14 +82,9 @@ impl<'s> Part<'s> {
     /// Places `bytes` there. Returns how many found an entry: the rest lies behind the last one.
     #[inline]
     pub(crate) fn place(&self, regions: &MrTable, bytes: &[u8]) -> Result<usize, KeyFault> {
-        // Most lists have one entry, which holds all of it.
-        if let [sge] = self.sges
-            && !bytes.is_empty()
-            && let Ok(len) = u32::try_from(bytes.len())
-            && self.offset + u64::from(len) <= u64::from(sge.len)
-        {
-            let addr = sge.addr.wrapping_add(self.offset);
-            self.place_piece(regions, (sge, addr, len), bytes)?;
+        // Most messages lie in one piece.
+        if let Some(piece) = single(self.sges, self.offset, bytes.len()) {
+            self.place_piece(regions, piece, bytes)?;
             return Ok(bytes.len());
         }
         self.place_pieces(regions, bytes)

@@ -34,17 +34,17 @@ impl Held {
     /// What the packets `from..to` of `work` cost at the peer's socket and was given back when the
     /// peer said that it holds them. They count as any other from here on.
     pub(super) fn take_refunded(
-        held: Option<&mut Box<Self>>,
+        &mut self,
         work: &SendCtx,
         (from, to): (u32, u32),
         mtu: u32,
     ) -> u32 {
-        let Some(held) = held.filter(|held| !held.score.is_idle()) else {
-            return 0;
-        };
         let mut cost = 0;
+        if self.score.is_idle() {
+            return cost;
+        }
         for index in from..to {
-            if held.score.clear(work.first.add(index)) {
+            if self.score.clear(work.first.add(index)) {
                 cost += work.cost(index, index + 1, mtu);
             }
         }

@@ -7,7 +7,6 @@
 use super::Qp;
 use super::Requester;
 use super::flush::Cause;
-use super::held::Held;
 use super::window::Local;
 use crate::hca::ctx::Ctx;
 use crate::hw::aeqe::AeCode;
@@ -103,9 +102,10 @@ impl Qp {
             let to = u32::try_from(sent.since(work.first))
                 .unwrap_or(0)
                 .min(work.packets);
-            let cost = work.cost(from, to, mtu);
-            let held = self.req.held.as_mut();
-            let cost = cost - Held::take_refunded(held, work, (from, to), mtu);
+            let mut cost = work.cost(from, to, mtu);
+            if let Some(held) = &mut self.req.held {
+                cost -= held.take_refunded(work, (from, to), mtu);
+            }
             if cost > 0 && self.id.kind.is_reliable() {
                 ctx.peers.refund(self.conn.peer, cost, ctx.ready);
             }

@@ -56,28 +56,16 @@ impl Emit {
     /// Which extension headers are set.
     #[inline]
     #[must_use]
-    pub const fn headers(&self) -> HeaderSet {
-        const fn if_set(set: bool, header: HeaderSet) -> HeaderSet {
-            if set { header } else { HeaderSet::NONE }
-        }
-        if_set(self.xrceth.is_some(), HeaderSet::XRCETH)
-            .with(if_set(self.deth.is_some(), HeaderSet::DETH))
-            .with(if_set(self.feth.is_some(), HeaderSet::FETH))
-            .with(if_set(self.reth.is_some(), HeaderSet::RETH))
-            .with(if_set(self.atomic.is_some(), HeaderSet::ATOMIC))
-            .with(if_set(self.aeth.is_some(), HeaderSet::AETH))
-            .with(if_set(self.atomic_ack.is_some(), HeaderSet::ATOMIC_ACK))
-            .with(if_set(self.imm.is_some(), HeaderSet::IMM))
-            .with(if_set(self.ieth.is_some(), HeaderSet::IETH))
-            .with(if_set(self.bth.opcode.0 == Opcode::CNP.0, HeaderSet::CNP))
+    pub fn headers(&self) -> HeaderSet {
+        self.head().headers()
     }
 
     /// Bytes that [`Emit::write`] writes.
     #[inline]
     #[must_use]
     #[allow(clippy::len_without_is_empty, reason = "a base header is always there")]
-    pub const fn len(&self) -> usize {
-        BTH_LEN + self.headers().len()
+    pub fn len(&self) -> usize {
+        self.head().len()
     }
 
     /// The headers as bytes.

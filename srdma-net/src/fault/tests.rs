@@ -29,6 +29,15 @@ fn all(injector: &mut FaultInjector, now: Instant) -> Vec<Bytes> {
         .collect()
 }
 
+/// What of a buffer of packets of four bytes goes on at once: bytes, stride and first number.
+fn sifted(injector: &mut FaultInjector, now: Instant, bytes: &[u8]) -> Vec<(Vec<u8>, usize, u16)> {
+    let mut seen = Vec::new();
+    injector.sift(now, &meta(4), bytes, |meta, bytes| {
+        seen.push((bytes.to_vec(), meta.stride, meta.first));
+    });
+    seen
+}
+
 #[test]
 fn nothing_to_do_needs_no_injector() {
     assert!(FaultInjector::new(&FaultConfig::default()).is_none());
@@ -266,19 +275,15 @@ fn what_nothing_happens_to_goes_on_in_place_and_in_its_order() {
         ..FaultConfig::default()
     };
     let mut injector = FaultInjector::new(&config).unwrap();
-    let mut seen: Vec<(Vec<u8>, usize, u16)> = Vec::new();
-    let mut sift = |injector: &mut FaultInjector, now, bytes: &[u8]| {
-        injector.sift(now, &meta(4), bytes, |meta, bytes| {
-            seen.push((bytes.to_vec(), meta.stride, meta.first));
-        });
-    };
-    sift(&mut injector, Instant(0), b"aaaabbbbccccddddeeee");
-    sift(&mut injector, Instant(0), b"ff");
+    let mut seen = sifted(&mut injector, Instant(0), b"aaaabbbbccccddddeeee");
+    seen.extend(sifted(&mut injector, Instant(0), b"ff"));
     // What is due comes before what has just arrived.
-    sift(&mut injector, Instant(100), b"gggghh");
+    seen.extend(sifted(&mut injector, Instant(100), b"gggghh"));
     let want: [(&[u8], usize, u16); 3] = [(b"aaaabbbb", 4, 0), (b"dddd", 4, 3), (b"ff", 2, 0)];
-    let seen: Vec<(&[u8], usize, u16)> = seen.iter().map(|(b, s, f)| (&b[..], *s, *f)).collect();
-    assert_eq!(seen, want);
+    assert_eq!(
+        seen,
+        want.map(|(bytes, stride, first)| (bytes.to_vec(), stride, first))
+    );
     let want: [&[u8]; 3] = [b"eeee", b"gggg", b"hh"];
     assert_eq!(all(&mut injector, Instant(100)), want);
     let counters = injector.counters();
@@ -295,13 +300,12 @@ fn a_copy_follows_in_place_and_delays_nobody() {
         ..FaultConfig::default()
     };
     let mut injector = FaultInjector::new(&config).unwrap();
-    let mut seen: Vec<(Vec<u8>, usize, u16)> = Vec::new();
-    injector.sift(Instant(0), &meta(4), b"aaaabbbbcc", |meta, bytes| {
-        seen.push((bytes.to_vec(), meta.stride, meta.first));
-    });
+    let seen = sifted(&mut injector, Instant(0), b"aaaabbbbcc");
     let want: [(&[u8], usize, u16); 3] = [(b"aaaabbbb", 4, 0), (b"bbbb", 4, 1), (b"cc", 2, 2)];
-    let seen: Vec<(&[u8], usize, u16)> = seen.iter().map(|(b, s, f)| (&b[..], *s, *f)).collect();
-    assert_eq!(seen, want);
+    assert_eq!(
+        seen,
+        want.map(|(bytes, stride, first)| (bytes.to_vec(), stride, first))
+    );
     assert_eq!(injector.next_due(), None, "nothing is held");
     let counters = injector.counters();
     assert_eq!((counters.delivered, counters.duplicated), (4, 1));

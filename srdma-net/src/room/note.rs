@@ -38,25 +38,15 @@ const SHARES_NS: u64 = 100_000_000;
 
 /// What a note says besides its kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Note {
-    token: u64,
-    mark: u64,
-    port: u16,
-    block: u16,
-    value: u32,
-}
-
-/// What was answered.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Reply {
+pub(crate) struct Note {
     pub(super) token: u64,
-    /// So much has been taken.
+    /// So much was sent; in an answer, it has been taken.
     pub(super) mark: u64,
-    /// Where it was asked.
+    /// Where it is asked.
     pub(super) port: u16,
     pub(super) block: u16,
-    /// Bytes that the socket may hold of us.
-    pub(super) room: u32,
+    /// Who asks; in an answer, bytes that the socket may hold of us.
+    pub(super) value: u32,
 }
 
 /// Who asked, and what.
@@ -82,7 +72,7 @@ pub(crate) struct Desk {
     asked: Vec<Asked>,
     /// Who asked lately, and when.
     askers: Vec<(SocketAddr, Instant)>,
-    replies: Vec<(IpAddr, Reply)>,
+    replies: Vec<(IpAddr, Note)>,
     counters: DeskCounters,
 }
 
@@ -139,7 +129,7 @@ impl Desk {
             self.counters.refused += 1;
         } else if kind == ANSWER {
             if self.replies.len() < ANSWERS {
-                self.replies.push((meta.source.ip(), note.into()));
+                self.replies.push((meta.source.ip(), note));
             }
         } else {
             self.file(meta, note);
@@ -174,7 +164,7 @@ impl Desk {
         &mut self,
         now: Instant,
         sockets: &[RoceSocket],
-        mut hear: impl FnMut(IpAddr, &Reply),
+        mut hear: impl FnMut(IpAddr, &Note),
     ) {
         for (from, reply) in self.replies.drain(..) {
             hear(from, &reply);
@@ -297,18 +287,6 @@ fn read(packet: &[u8]) -> Option<(u8, Note)> {
         value: u32::from_be_bytes(*value),
     };
     (*magic == MAGIC).then_some((kind, note))
-}
-
-impl From<Note> for Reply {
-    fn from(note: Note) -> Self {
-        Self {
-            token: note.token,
-            mark: note.mark,
-            port: note.port,
-            block: note.block,
-            room: note.value,
-        }
-    }
 }
 
 #[cfg(test)]

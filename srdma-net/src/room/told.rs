@@ -18,7 +18,7 @@
 //! | somebody who then told nothing | never, until it tells something |
 
 use super::PATIENCE;
-use super::note::Reply;
+use super::note::Note;
 use srdma_core::num::Qpn;
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -241,7 +241,7 @@ impl Told {
     }
 
     /// A receiver at `from` has answered. What does not fit a question that was asked is ignored.
-    pub(super) fn hear(&mut self, from: IpAddr, reply: &Reply) {
+    pub(super) fn hear(&mut self, from: IpAddr, reply: &Note) {
         let line = Line {
             target: SocketAddr::new(from, reply.port),
             block: reply.block,
@@ -253,7 +253,7 @@ impl Told {
             return;
         };
         flow.heard = reply.mark;
-        flow.window = (reply.room / FILLED).clamp(MIN_WINDOW, MAX_WINDOW);
+        flow.window = (reply.value / FILLED).clamp(MIN_WINDOW, MAX_WINDOW);
         (flow.ours, flow.deaf) = (true, false);
         (flow.since, flow.again, flow.pause) = (None, None, AGAIN);
     }

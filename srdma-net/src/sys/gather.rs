@@ -16,11 +16,7 @@ pub(crate) fn append(out: &mut BytesMut, segs: &[Seg<'_>]) {
         let Some(room) = out.get_mut(at..at + seg.len()) else {
             return;
         };
-        // SAFETY: why needed: registered memory may change under us, so it is never a slice. Why
-        // sound: a `Seg<'_>` is made only by the core from a checked range that lives for its
-        // lifetime; the target is an exclusive borrow of as many bytes, in our own buffer.
-        unsafe { core::ptr::copy_nonoverlapping(seg.base(), room.as_mut_ptr(), seg.len()) };
-        at += seg.len();
+        at += copy(seg, room);
     }
 }
 
@@ -29,15 +25,20 @@ pub(crate) fn first<const N: usize>(segs: &[Seg<'_>]) -> [u8; N] {
     let mut out = [0; N];
     let mut at = 0;
     for seg in segs {
-        let room = out.get_mut(at..).unwrap_or_default();
-        let len = seg.len().min(room.len());
-        if len == 0 {
-            continue;
-        }
-        // SAFETY: why needed: as above. Why sound: as above; no more is read than the entry has,
-        // and no more is written than the target has.
-        unsafe { core::ptr::copy_nonoverlapping(seg.base(), room.as_mut_ptr(), len) };
-        at += len;
+        at += copy(seg, out.get_mut(at..).unwrap_or_default());
     }
     out
+}
+
+/// Copies as much of `seg` as there is room for, and says how much that is.
+fn copy(seg: &Seg<'_>, room: &mut [u8]) -> usize {
+    let len = seg.len().min(room.len());
+    if len > 0 {
+        // SAFETY: why needed: registered memory may change under us, so it is never a slice. Why
+        // sound: a `Seg<'_>` is made only by the core from a checked range that lives for its
+        // lifetime; the target is an exclusive borrow in our own buffer; no more is read than the
+        // one has, and no more is written than the other.
+        unsafe { core::ptr::copy_nonoverlapping(seg.base(), room.as_mut_ptr(), len) };
+    }
+    len
 }

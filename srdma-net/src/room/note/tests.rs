@@ -45,12 +45,12 @@ fn a_question_is_answered_once_what_came_before_it_was_taken() {
     let mut heard = Vec::new();
     asker.serve(Instant(0), &[], |from, reply| heard.push((from, *reply)));
     let [b] = sockets;
-    let want = Reply {
+    let want = Note {
         token: 0x0123_4567_89ab_cdef,
         mark: 7,
         port: ROCE_PORT,
         block: 0x123,
-        room: b.buffers().rx,
+        value: b.buffers().rx,
     };
     assert_eq!(heard, [(b.local(), want)]);
     asker.serve(Instant(0), &[], |_, _| panic!("told twice"));
@@ -68,7 +68,7 @@ fn who_asks_beside_others_is_told_a_share() {
     let told = |at: &RoceSocket| {
         let (mut desk, mut room) = (Desk::default(), 0);
         sift(&mut desk, at);
-        desk.serve(Instant(0), &[], |_, reply| room = reply.room);
+        desk.serve(Instant(0), &[], |_, reply| room = reply.value);
         room
     };
     let whole = c.buffers().rx;

@@ -31,13 +31,13 @@ fn last_question(told: &mut Told) -> Question {
 }
 
 /// The answer of a receiver whose socket may hold `room`.
-fn answer(question: &Question, room: u32) -> Reply {
-    Reply {
+fn answer(question: &Question, room: u32) -> Note {
+    Note {
         token: question.token,
         mark: question.mark,
         port: question.target.port(),
         block: srdma_core::hca::ports::block_of(question.dest),
-        room,
+        value: room,
     }
 }
 
@@ -129,21 +129,21 @@ fn only_answers_to_questions_count() {
     let from = question.target.ip();
     let good = answer(&question, 212_992);
     let bad = [
-        Reply {
+        Note {
             token: !good.token,
             ..good
         },
-        Reply {
+        Note {
             mark: good.mark + 1,
             ..good
         },
-        Reply {
+        Note {
             mark: u64::MAX,
             ..good
         },
-        Reply { mark: 0, ..good },
-        Reply { port: 1, ..good },
-        Reply { block: 8, ..good },
+        Note { mark: 0, ..good },
+        Note { port: 1, ..good },
+        Note { block: 8, ..good },
     ];
     for reply in &bad {
         told.hear(from, reply);
