@@ -175,13 +175,7 @@ impl Psn {
     /// The number before this one.
     #[must_use]
     pub const fn prev(self) -> Self {
-        self.back(1)
-    }
-
-    /// The number `packets` before, modulo 2^24.
-    #[must_use]
-    pub const fn back(self, packets: u32) -> Self {
-        Self::new(self.0.wrapping_sub(packets))
+        Self::new(self.0.wrapping_sub(1))
     }
 
     /// Signed distance `self - earlier`, in -2^23 .. 2^23. The half-range value is negative,

@@ -14,7 +14,7 @@ use crate::hca::counters::Counters;
 use crate::limits::{IEQ_HELD_PER_QP, IEQ_LOW_WATER, IEQ_WINDOW};
 use crate::num::Psn;
 use crate::time::{Instant, earliest};
-use crate::wire::{Sack, Verb};
+use crate::wire::Sack;
 use std::collections::VecDeque;
 
 /// The first hole is waited for so long.
@@ -42,17 +42,8 @@ pub(crate) struct Held {
 pub(crate) enum What {
     /// All of it.
     Whole(Kept),
-    /// Its payload is in its place already.
-    Placed(Placed),
-}
-
-/// A packet from the middle of a message, whose payload is in its place.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Placed {
-    pub(crate) verb: Verb,
-    /// PSN of the first packet of the message.
-    pub(crate) first: Psn,
-    pub(crate) ack_req: bool,
+    /// It is from the middle of the message in progress, and its payload is in its place already.
+    Placed { ack_req: bool },
 }
 
 /// What became of a packet that came ahead of its turn.

@@ -17,7 +17,7 @@ use crate::hca::ctx::Ctx;
 use crate::limits::IEQ_HOLD_NS;
 use crate::mem::Claim;
 use crate::num::Psn;
-use crate::puda::reorder::{Admission, Held, Placed, Reorder, What};
+use crate::puda::reorder::{Admission, Held, Reorder, What};
 use crate::qp::Qp;
 use crate::qp::attr::QpState;
 use crate::time::{Instant, earliest};
@@ -92,8 +92,9 @@ impl Qp {
         };
         let room = early.make_room(index, ctx.ieq, ctx.counters);
         let place = self.known_place(packet, (ahead, index)).filter(|_| room);
-        let what = match &place {
-            Some((placed, _)) => Some(What::Placed(*placed)),
+        let ack_req = packet.ack_req();
+        let what = match place {
+            Some(_) => Some(What::Placed { ack_req }),
             None if room => Reorder::keep(packet.bytes(), ctx.ieq),
             None => None,
         };
@@ -103,7 +104,7 @@ impl Qp {
         };
         let admission = early.insert(index, Held { psn, at, what }, ctx.counters);
         // The payload last: what is read back after it would wait until it is in memory.
-        if let Some((_, place)) = place {
+        if let Some(place) = place {
             if !self.place_early(ctx, packet, place) {
                 let early = self.early.get_or_insert_default();
                 return early.remove(index, ctx.ieq, ctx.counters);
@@ -115,17 +116,13 @@ impl Qp {
 
     /// Where the payload goes of a packet from the middle of the message whose turn it is. `None`
     /// if it is not sure to be of this message: that is judged when its turn comes.
-    fn known_place(
-        &self,
-        packet: &Packet<'_>,
-        (ahead, index): (u32, usize),
-    ) -> Option<(Placed, Place)> {
+    fn known_place(&self, packet: &Packet<'_>, (ahead, index): (u32, usize)) -> Option<Place> {
         let (info, bytes, mtu) = (packet.info(), packet.payload(), self.conn.mtu);
         if info.position != Position::Middle || bytes.len() != mtu as usize {
             return None;
         }
         let after = u64::from(ahead) * u64::from(mtu);
-        let (done, place) = match self.rsp.message? {
+        match self.rsp.message? {
             Message::Write {
                 claim: Some(claim),
                 len,
@@ -133,10 +130,9 @@ impl Qp {
             } if info.verb == Verb::Write => {
                 let at = done + after;
                 // Its last packet has a byte at least.
-                if at + bytes.len() as u64 >= u64::from(len) {
-                    return None;
-                }
-                (done, Place::Claimed(claim, at))
+                let end = at + bytes.len() as u64;
+                let within = end < u64::from(len);
+                within.then_some(Place::Claimed(claim, at))
             }
             Message::Send { done } if info.verb == Verb::Send => {
                 // One packet cannot be both the last of a message and the first of the next, so
@@ -144,25 +140,16 @@ impl Qp {
                 let early = self.early.as_deref()?;
                 let joined = match early.before(index) {
                     Some(before) => match before.what {
-                        What::Placed(_) => before.psn,
+                        What::Placed { .. } => before.psn,
                         What::Whole(_) => return None,
                     },
                     None => self.rsp.epsn.prev(),
                 };
-                if packet.psn().since(joined) > 2 {
-                    return None;
-                }
-                (done, Place::Received(done + after))
+                let near = packet.psn().since(joined) <= 2;
+                near.then_some(Place::Received(done + after))
             }
-            _ => return None,
-        };
-        let packets = u32::try_from(done / u64::from(mtu)).ok()?;
-        let placed = Placed {
-            verb: info.verb,
-            first: self.rsp.epsn.back(packets),
-            ack_req: packet.ack_req(),
-        };
-        Some((placed, place))
+            _ => None,
+        }
     }
 
     /// Places a payload; false if it does not fit or may not go there. The end of a message still
@@ -179,22 +166,17 @@ impl Qp {
         }
     }
 
-    /// The turn of a packet has come whose payload is in its place. False: the message that it was
-    /// taken for is over, so it does not count.
-    fn serve_placed(&mut self, ctx: &mut Ctx<'_>, placed: Placed) -> bool {
-        let mtu = u64::from(self.conn.mtu);
-        let (verb, done) = match &mut self.rsp.message {
-            Some(Message::Send { done }) => (Verb::Send, done),
-            Some(Message::Write { done, .. }) => (Verb::Write, done),
-            None => return false,
-        };
-        let packets = u64::from(self.rsp.epsn.since(placed.first).unsigned_abs());
-        if verb != placed.verb || *done != packets * mtu {
+    /// The turn of a packet has come whose payload is in its place. False: the peer ended the
+    /// message that it was taken for, so it does not count. Another message cannot be in progress:
+    /// its first packet would have to lie behind that end, in a hole with no room for two.
+    fn serve_placed(&mut self, ctx: &mut Ctx<'_>, ack_req: bool) -> bool {
+        let Some(Message::Send { done } | Message::Write { done, .. }) = &mut self.rsp.message
+        else {
             return false;
-        }
-        *done += mtu;
+        };
+        *done += u64::from(self.conn.mtu);
         self.rsp.epsn = self.rsp.epsn.add(1);
-        if placed.ack_req {
+        if ack_req {
             self.ack_due(ctx);
         }
         true
@@ -314,7 +296,7 @@ impl Qp {
         {
             served = true;
             let good = match what {
-                What::Placed(placed) => self.serve_placed(ctx, placed),
+                What::Placed { ack_req } => self.serve_placed(ctx, ack_req),
                 What::Whole(buf) => {
                     let good = self.serve_kept(ctx, &buf);
                     ctx.ieq.pool.put(buf);
