@@ -325,6 +325,8 @@ fn what_arrivals_were_held_in_is_used_again() {
         assert_eq!(arrival.bytes, bytes);
         let at = arrival.bytes.as_ptr();
         assert_eq!(*place.get_or_insert(at), at);
+        assert!(injector.spares.is_empty(), "it is in use");
         injector.recycle(arrival.bytes);
+        assert_eq!(injector.spares.len(), 1);
     }
 }
