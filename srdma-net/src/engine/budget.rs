@@ -9,8 +9,8 @@
 ///
 /// The kernel gives a quarter of the memory back late (its reader's `forward_deficit`). What the
 /// device counts is right for packets that are sent together and share memory. Without GSO each has
-/// its own, rounded up to a power of two, up to 7/4 of what is counted. Acknowledgements, a kilobyte
-/// each, have a share of their own with GSO, and without it the margin of that rounding.
+/// its own, rounded up to a power of two, up to 7/4 of what is counted. Acknowledgements, a
+/// kilobyte each, have a share of their own with GSO, and without it the margin of that rounding.
 pub(super) fn budgets(rmem: u32, granted: u32, gso: bool) -> (u32, u32) {
     let (counted, requests, acks): (fn(u32) -> u32, _, _) = if gso {
         (|bytes| bytes, rmem / 5 * 2, rmem / 20 * 3)
