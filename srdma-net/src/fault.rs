@@ -231,9 +231,28 @@ impl FaultInjector {
                 );
             }
         };
+        let mut left = buffer.len().div_ceil(meta.stride.max(1)) as u64;
+        let mut clear = 0;
         for (one, bytes) in datagrams(meta, buffer) {
-            let decision = self.decide(Direction::In, bytes);
             let end = at + bytes.len();
+            if clear == 0 {
+                clear = self.judge.pass_over(Direction::In, left);
+                self.counters.offered += clear;
+            }
+            left -= 1;
+            if clear > 0 && !self.arrivals.is_due(now) {
+                clear -= 1;
+                self.counters.delivered += 1;
+                run.get_or_insert((at, one));
+                at = end;
+                continue;
+            }
+            let decision = if clear > 0 {
+                clear -= 1;
+                Decision::default()
+            } else {
+                self.decide(Direction::In, bytes)
+            };
             if !decision.is_prompt() || self.arrivals.is_due(now) {
                 hand_on(&mut run, at);
                 self.carry_out(now, one, bytes, &decision);
@@ -284,7 +303,7 @@ impl FaultInjector {
         }
         let mut copy = self.spares.pop().unwrap_or_default();
         copy.extend_from_slice(bytes);
-        for (bytes, note, delay_ns, first) in decision.copies(&copy.freeze()) {
+        for (bytes, note, delay_ns, first) in decision.copies(copy.freeze()) {
             let device = if first { device.clone() } else { Vec::new() };
             let held = self
                 .arrivals
@@ -330,7 +349,7 @@ impl FaultInjector {
             }
             return true;
         }
-        for (bytes, note, delay_ns, _) in decision.copies(bytes) {
+        for (bytes, note, delay_ns, _) in decision.copies(bytes.clone()) {
             let len = u16::try_from(bytes.len()).unwrap_or(u16::MAX);
             let run = Run {
                 segment_len: len,

@@ -34,12 +34,13 @@ impl Decision {
     /// whether it is the first.
     pub(super) fn copies(
         &self,
-        bytes: &Bytes,
+        bytes: Bytes,
     ) -> impl Iterator<Item = (Bytes, PacketNote, u64, bool)> {
-        let first = self.flipped.as_ref().unwrap_or(bytes).clone();
+        // A clone makes the memory shared, which only one of many packets needs.
         let second = self
             .twice
             .then(|| (bytes.clone(), Self::copy_note(), 0, false));
+        let first = self.flipped.clone().unwrap_or(bytes);
         [(first, self.note, self.delay_ns, true)]
             .into_iter()
             .chain(second)
@@ -59,6 +60,8 @@ struct Counted {
     opcodes: Option<Vec<bool>>,
     fitted: u64,
     taken: u64,
+    /// Packets that chance passes over before it takes one, once it was drawn.
+    misses: Option<u64>,
 }
 
 /// The parts of a BTH that rules look at.
@@ -104,10 +107,62 @@ impl Counted {
                 .every
                 .is_none_or(|every| self.fitted.is_multiple_of(every.max(1)))
             && to.times.is_none_or(|times| self.taken < times)
-            && to.chance.is_none_or(|odds| random.f64() < odds);
+            && to
+                .chance
+                .is_none_or(|odds| by_chance(&mut self.misses, odds, random));
         self.taken += u64::from(taken);
         taken
     }
+
+    /// So many packets will not be taken, whatever they are.
+    fn passes_over(&mut self, random: &mut Rng) -> u64 {
+        let to = &self.rule.to;
+        if to.times.is_some_and(|times| self.taken >= times) {
+            return u64::MAX;
+        }
+        let blind = self.opcodes.is_none() && to.qp.is_none() && to.psn.is_none();
+        match to.chance {
+            Some(odds) if blind && to.nth.is_none() && to.every.is_none() => {
+                *self.misses.get_or_insert_with(|| misses(odds, random))
+            }
+            _ => 0,
+        }
+    }
+
+    /// So many packets were not taken.
+    fn pass_over(&mut self, count: u64) {
+        self.fitted += count;
+        if let Some(misses) = &mut self.misses {
+            *misses = misses.saturating_sub(count);
+        }
+    }
+}
+
+/// How many packets come before the next one that is taken, each with probability `odds`: drawn
+/// once, it is as if each had been asked for.
+fn misses(odds: f64, random: &mut Rng) -> u64 {
+    if odds >= 1.0 {
+        return 0;
+    }
+    // Of `1 - odds` to the n-th, at most.
+    let left = 1.0 - random.f64();
+    let count = left.ln() / (-odds).ln_1p();
+    #[allow(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        reason = "not negative, and what is too large is never reached"
+    )]
+    if count.is_finite() && odds > 0.0 {
+        count as u64
+    } else {
+        u64::MAX
+    }
+}
+
+fn by_chance(left: &mut Option<u64>, odds: f64, random: &mut Rng) -> bool {
+    let before = left.take().unwrap_or_else(|| misses(odds, random));
+    *left = before.checked_sub(1);
+    before == 0
 }
 
 impl Judge {
@@ -117,6 +172,7 @@ impl Judge {
             rule,
             fitted: 0,
             taken: 0,
+            misses: None,
         };
         let rules = rules.into_iter().map(counted).collect();
         Self { rules, random }
@@ -126,6 +182,19 @@ impl Judge {
         self.rules
             .iter()
             .any(|counted| counted.rule.direction == direction)
+    }
+
+    /// How many of the next `count` packets nothing happens to, whatever they are; they count.
+    pub(super) fn pass_over(&mut self, direction: Direction, count: u64) -> u64 {
+        let mut over = count;
+        let ours = |counted: &&mut Counted| counted.rule.direction == direction;
+        for counted in self.rules.iter_mut().filter(ours) {
+            over = over.min(counted.passes_over(&mut self.random));
+        }
+        for counted in self.rules.iter_mut().filter(ours) {
+            counted.pass_over(over);
+        }
+        over
     }
 
     /// What becomes of `bytes`. Every rule that fits counts, also behind one that drops.
