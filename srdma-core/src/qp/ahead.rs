@@ -37,8 +37,26 @@ pub(crate) struct Ahead {
     /// behind the last. They are asked for again when it is there, and none behind them is taken
     /// before.
     refused: Option<(Psn, Psn)>,
-    /// A request whose data shares no place with that of another, of all before the second number.
-    apart: Option<(u64, u64)>,
+    /// Requests that were looked up last.
+    apart: [Option<Apart>; LOOKED_UP as usize],
+    /// The last of them.
+    usual: Option<u64>,
+}
+
+/// Whether the data of a request shares a place with that of another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Apart {
+    number: u64,
+    /// Of all before this one.
+    end: u64,
+    apart: bool,
+}
+
+/// Responses of so many requests may come mixed before any is looked up again.
+const LOOKED_UP: u8 = 4;
+
+fn place_of(number: u64) -> usize {
+    usize::from(number.to_le_bytes()[0] % LOOKED_UP)
 }
 
 impl Ahead {
@@ -52,6 +70,12 @@ impl Ahead {
             psn.add(1)
         };
         self.refused = Some((low, high));
+    }
+
+    /// Whether request `number` is apart from all others before `end`, if it was looked up.
+    fn known_apart(&self, number: u64, end: u64) -> Option<bool> {
+        let known = self.apart.get(place_of(number)).copied().flatten()?;
+        ((known.number, known.end) == (number, end)).then_some(known.apart)
     }
 
     /// `psn` lies behind one that was refused.
@@ -136,8 +160,9 @@ impl Qp {
     fn on_placed_ahead(&mut self, ctx: &mut Ctx<'_>, packet: &Packet<'_>, psn: Psn) {
         ctx.counters.responses_ahead += 1;
         self.reload(true, ctx.now);
-        let mut reads = self.req.reads.iter_mut();
-        if let Some(read) = reads.find(|read| read.last.since(psn) >= 0) {
+        let reads = &mut self.req.reads;
+        let at = reads.partition_point(|read| read.last.since(psn) < 0);
+        if let Some(read) = reads.get_mut(at) {
             let len = u32::try_from(packet.payload().len()).unwrap_or(0);
             let cost = packet_cost(len).min(read.cost);
             read.cost -= cost;
@@ -167,7 +192,7 @@ impl Qp {
 
     /// As `work_at`, if it is the request that the last response was for.
     fn usual_work(&self, psn: Psn) -> Option<(u64, SendCtx)> {
-        let (number, _) = self.req.ahead.as_deref()?.apart?;
+        let number = self.req.ahead.as_deref()?.usual?;
         let work = self.req.ctx_of(number)?;
         let within = psn.since(work.first) >= 0 && work.end_after(psn) > 0;
         within.then_some((number, *work))
@@ -177,17 +202,21 @@ impl Qp {
     /// again when there are new ones.
     fn is_apart(&mut self, (number, work): (u64, &SendCtx)) -> bool {
         let req = &mut self.req;
-        let known = (number, req.end());
+        let end = req.end();
         let Some(ahead) = req.ahead.as_deref_mut() else {
             return false;
         };
-        if ahead.apart != Some(known) {
-            let others = (req.retired..).zip(&req.inflight);
-            let mut others = others.filter(|(other, _)| *other != number);
-            let apart = others.all(|(_, other)| work.is_apart(other));
-            ahead.apart = apart.then_some(known);
+        ahead.usual = Some(number);
+        if let Some(apart) = ahead.known_apart(number, end) {
+            return apart;
         }
-        ahead.apart.is_some()
+        let others = (req.retired..).zip(&req.inflight);
+        let mut others = others.filter(|(other, _)| *other != number);
+        let apart = others.all(|(_, other)| work.is_apart(other));
+        if let Some(place) = ahead.apart.get_mut(place_of(number)) {
+            *place = Some(Apart { number, end, apart });
+        }
+        apart
     }
 
     /// What a later request asked for is there already, and where this one's data would go.
@@ -195,7 +224,7 @@ impl Qp {
         let Some(ahead) = self.req.ahead.as_deref() else {
             return false;
         };
-        if ahead.score.is_idle() || ahead.apart == Some((number, self.req.end())) {
+        if ahead.score.is_idle() || ahead.known_apart(number, self.req.end()) == Some(true) {
             return false;
         }
         let (una, mtu) = (self.req.una, self.conn.mtu);
