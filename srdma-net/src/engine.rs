@@ -18,6 +18,7 @@ mod budget;
 mod config;
 mod faults;
 mod follow;
+mod join;
 pub(crate) mod link;
 mod park;
 mod pass;
@@ -37,6 +38,7 @@ use crate::spin::{Callers, ERRAND_NS, Steady};
 use crate::stats;
 use crate::sys::eventfd::EventFd;
 use crate::trace;
+use join::Join;
 use reply::Reply;
 use srdma_core::hca::Hca;
 use srdma_core::hca::board::{Board, Doorbell};
@@ -67,6 +69,8 @@ pub(crate) struct Shared {
     stop: AtomicBool,
     /// When a polling thread drove last.
     pollers: Callers,
+    /// Posts that wait for each other.
+    join: Join,
     /// When the background thread means to wake, ns; 0 while it is awake.
     planned: AtomicU64,
     /// The background thread has let go of the sockets and looks in on a timer.
@@ -124,6 +128,7 @@ impl Engine {
             waker,
             stop: AtomicBool::new(false),
             pollers: Callers::new(),
+            join: Join::default(),
             planned: AtomicU64::new(0),
             looking_in: AtomicBool::new(false),
             parked: AtomicBool::new(false),
@@ -162,6 +167,30 @@ impl Engine {
     /// arrived to the next look, which spares a system call on the way of every message.
     pub fn drive_posted(&self) -> bool {
         self.shared.drive(By::Poster)
+    }
+
+    /// As [`drive_posted`](Self::drive_posted), but the pass may wait for the next post, or the next
+    /// look, of a thread that [took](Self::took) more completions than it has posted since.
+    pub fn drive_joined(&self) -> bool {
+        let shared = &*self.shared;
+        // Nothing waits where nobody would look in: who is parked sleeps until packets come.
+        let waits = shared.join.expects()
+            && shared.looking_in.load(Ordering::Relaxed)
+            && !shared.parked.load(Ordering::Relaxed)
+            && shared.join.waits(shared.clock.now());
+        !waits && shared.drive(By::Poster)
+    }
+
+    /// This thread took so many completions. Cost: a load or two.
+    #[inline]
+    pub fn took(&self, completions: u32) {
+        let shared = &*self.shared;
+        if completions != 0 {
+            shared.join.took(completions);
+        }
+        if shared.join.is_waiting() && shared.join.is_late(shared.clock.now()) {
+            shared.drive(By::Poster);
+        }
     }
 
     /// As [`drive`](Self::drive), for a thread that polls: it will be back at once, so the
@@ -286,6 +315,9 @@ impl Shared {
         loop {
             let now = self.clock.now();
             let looking_in = self.looking_in.load(Ordering::Relaxed);
+            if self.join.passes(now) {
+                core.reply.posted(now);
+            }
             match by {
                 By::Poller => {
                     core.steady.polled(self.pollers.present(now));

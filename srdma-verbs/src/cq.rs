@@ -175,6 +175,7 @@ impl Cq {
             state: lock(&self.inner.state),
             cq: &self.inner,
             driven: false,
+            took: 0,
             done: Completion::EMPTY,
         }
     }
@@ -416,6 +417,8 @@ pub struct Poll<'a> {
     state: MutexGuard<'a, CqState>,
     cq: &'a CqInner,
     driven: bool,
+    /// Completions so far.
+    took: u32,
     /// What was found last, and is lent.
     done: Completion,
 }
@@ -431,6 +434,7 @@ impl Poll<'_> {
         if self.state.reaper.next_into(&mut self.done)
             || self.drive() && self.state.reaper.next_into(&mut self.done)
         {
+            self.took += 1;
             return Some(Wc::new(&mut self.done));
         }
         None
@@ -439,7 +443,10 @@ impl Poll<'_> {
     /// Writes the next completion to `place`; false if there is none.
     #[inline]
     fn next_into(&mut self, place: &mut Completion) -> bool {
-        self.state.reaper.next_into(place) || self.drive() && self.state.reaper.next_into(place)
+        let took = self.state.reaper.next_into(place)
+            || self.drive() && self.state.reaper.next_into(place);
+        self.took += u32::from(took);
+        took
     }
 
     /// Runs a pass of the device, the first time: false if there was one already.
@@ -455,6 +462,12 @@ impl Poll<'_> {
             self.cq.ctx.driver.engine.drive_polling();
         }
         true
+    }
+}
+
+impl Drop for Poll<'_> {
+    fn drop(&mut self) {
+        self.cq.ctx.driver.engine.took(self.took);
     }
 }
 

@@ -257,11 +257,16 @@ impl<'q> SendBatch<'q> {
         }
         self.end.ring.commit();
         qp.shared.sq.publish(self.end.ring.head());
+        let alone = self.written == 1;
         // Nothing is staged any more, so dropping takes nothing back.
         drop(self);
         let engine = &qp.driver().engine;
         engine.ring(Doorbell::Sq(qp.shared.qpn));
-        engine.drive_posted();
+        if alone {
+            engine.drive_joined();
+        } else {
+            engine.drive_posted();
+        }
         Ok(())
     }
 

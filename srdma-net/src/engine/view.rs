@@ -39,6 +39,7 @@ impl WeakEngine {
         let lost = link.iter().find(|(name, _)| *name == "socket_tx_lost");
         all.extend(lost.map(|(_, value)| ("send_err", *value)));
         all.extend(link);
+        all.push(("posts_joined", shared.join.total()));
         Some(all)
     }
 }
@@ -58,6 +59,8 @@ impl Engine {
     /// Counters of the socket side: name and value.
     #[must_use]
     pub fn link_counters(&self) -> Vec<(&'static str, u64)> {
-        self.shared.lock().link.counters()
+        let mut all = self.shared.lock().link.counters();
+        all.push(("posts_joined", self.shared.join.total()));
+        all
     }
 }

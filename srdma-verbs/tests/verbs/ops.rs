@@ -2,7 +2,7 @@
 
 use crate::common::*;
 use core::sync::atomic::Ordering;
-use srdma_verbs::{QpType, WcOpcode, WrId};
+use srdma_verbs::{Completion, QpType, WcOpcode, WrId};
 
 const SIZES: [usize; 8] = [0, 1, 7, 64, 4096, 4097, 65_536, 1_000_003];
 
@@ -227,4 +227,53 @@ fn rings_wrap_under_a_stream_of_small_sends() {
         }
     }
     panic!("{sent} sent, {received} received of {total}");
+}
+
+#[test]
+fn a_post_that_waits_for_others_leaves_though_its_thread_does_not_come_back() {
+    let p = pair(QpType::Rc);
+    let mr = p.a.pattern(64, 1);
+    let target = p.b.mr(64);
+    let send = |count: u64| {
+        let mut batch = p.qa.post_send();
+        for n in 0..count {
+            batch.send(WrId(n)).local(mr.sge(..)).signaled();
+        }
+        batch.ring().unwrap();
+    };
+    let joined = || {
+        let all = p.a.ctx.link_counters();
+        all.iter()
+            .find(|(name, _)| *name == "posts_joined")
+            .unwrap()
+            .1
+    };
+    let mut rounds = 0;
+    // Several completions at once, soon after a pass, and the background thread out of the way:
+    // where others use the processors, not the first time.
+    while joined() < 3 {
+        rounds += 1;
+        assert!(rounds < 1000, "posts never wait");
+        let mut batch = p.qb.post_recv();
+        for n in 0..9 {
+            batch.recv(WrId(n)).local(target.sge(..));
+        }
+        batch.ring().unwrap();
+        for _ in 0..100 {
+            assert!(p.a.cq.poll().next().is_none());
+        }
+        send(8);
+        for _ in 0..8 {
+            done(&p.b.cq);
+        }
+        let mut room = [Completion::EMPTY; 16];
+        let mut got = 0;
+        while got < 8 {
+            got += p.a.cq.poll_into(&mut room);
+        }
+        send(1);
+        // This thread does nothing on its device: somebody else has to.
+        done(&p.b.cq);
+        done(&p.a.cq);
+    }
 }
