@@ -84,6 +84,11 @@ impl<'a> Grant<'a> {
         self.span.is_empty()
     }
 
+    /// Where it begins in the host's memory, to compare.
+    pub(crate) fn addr(&self) -> u64 {
+        self.span.addr()
+    }
+
     /// The memory itself, bounded: for gather lists and checksums. `None` where memory may be
     /// absent: such bytes have to be copied out.
     #[inline]

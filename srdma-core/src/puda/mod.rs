@@ -2,12 +2,13 @@
 //!
 //! ```text
 //! pool      buffers for packets that outlive a receive, up to a limit      (pool.rs)
-//! ieq       exceptions: what becomes of packets that leave the fast path   (ieq.rs, reorder.rs)
+//! ieq       exceptions: what becomes of packets that leave the fast path   (ieq.rs, reorder.rs, line.rs)
 //! ```
 //!
 //! [E810 8]
 
 pub mod ieq;
+pub(crate) mod line;
 pub(crate) mod pool;
 pub(crate) mod reorder;
 

@@ -9,12 +9,13 @@
 //! [E810 8.6.4]
 
 use super::ieq::{Ieq, ReorderStats};
+use super::line::Line;
 use super::pool::Kept;
 use crate::hca::counters::Counters;
 use crate::limits::{IEQ_HELD_PER_QP, IEQ_LOW_WATER, IEQ_WINDOW};
 use crate::num::Psn;
 use crate::time::{Instant, earliest};
-use crate::wire::Sack;
+use crate::wire::{Packet, Position, Sack, Verb};
 use std::collections::VecDeque;
 
 /// The first hole is waited for so long.
@@ -34,7 +35,42 @@ const TOLD: usize = 16;
 pub(crate) struct Held {
     pub(crate) psn: Psn,
     pub(crate) at: Instant,
+    /// What it is, if it is a part of a SEND or WRITE.
+    pub(crate) part: Option<Part>,
+    /// The message that it is surely of, if any.
+    pub(crate) of: Option<Of>,
     pub(crate) what: What,
+}
+
+/// A part of a SEND or WRITE.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Part {
+    pub(crate) write: bool,
+    pub(crate) position: Position,
+}
+
+impl Part {
+    pub(crate) const fn of(packet: &Packet<'_>) -> Option<Self> {
+        let info = packet.info();
+        let write = match info.verb {
+            Verb::Send => false,
+            Verb::Write => true,
+            _ => return None,
+        };
+        Some(Self {
+            write,
+            position: info.position,
+        })
+    }
+}
+
+/// The message that a packet is of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Of {
+    /// PSN of its first packet.
+    pub(crate) first: Psn,
+    /// The packet is its last.
+    pub(crate) ends: bool,
 }
 
 /// What is held of a packet.
@@ -42,8 +78,8 @@ pub(crate) struct Held {
 pub(crate) enum What {
     /// All of it.
     Whole(Kept),
-    /// It is from the middle of the message in progress, and its payload is in its place already.
-    Placed { ack_req: bool },
+    /// It is from the middle of a message, and its payload is in its place already.
+    Placed { first: Psn, ack_req: bool },
 }
 
 /// What became of a packet that came ahead of its turn.
@@ -140,6 +176,8 @@ impl Patience {
 #[derive(Debug, Default)]
 pub(crate) struct Reorder {
     list: VecDeque<Held>,
+    /// Messages that begin in the list.
+    pub(crate) line: Line,
     pub(crate) patience: Patience,
     /// When the queue pair has to look at the hole again.
     pub(crate) deadline: Option<Instant>,
@@ -153,6 +191,8 @@ pub(crate) struct Reorder {
     told_to: Option<Psn>,
     /// There is a hole that it was not told of.
     news: bool,
+    /// It is not old enough to be told of before this.
+    news_at: Option<Instant>,
     stats: ReorderStats,
 }
 
@@ -209,9 +249,28 @@ impl Reorder {
         Ok(at)
     }
 
+    /// The packet at place `at`.
+    pub(crate) fn at(&self, at: usize) -> Option<&Held> {
+        self.list.get(at)
+    }
+
+    pub(crate) fn at_mut(&mut self, at: usize) -> Option<&mut Held> {
+        self.list.get_mut(at)
+    }
+
     /// The packet before place `at`.
     pub(crate) fn before(&self, at: usize) -> Option<&Held> {
         at.checked_sub(1).and_then(|before| self.list.get(before))
+    }
+
+    /// The payload of `psn` is in its place.
+    pub(crate) fn is_placed(&self, psn: Psn) -> bool {
+        let held = self
+            .list
+            .binary_search_by_key(&0, |held| held.psn.since(psn))
+            .ok()
+            .and_then(|at| self.list.get(at));
+        held.is_some_and(|held| matches!(held.what, What::Placed { .. }))
     }
 
     /// Makes room at `at`, which [`find`](Self::find) gave: false if there is none. The nearest are
@@ -248,7 +307,10 @@ impl Reorder {
             .list
             .back()
             .is_none_or(|last| held.psn == last.psn.add(1));
-        self.news |= at == self.list.len() && !follows;
+        if at == self.list.len() && !follows {
+            self.news = true;
+            self.news_at = None;
+        }
         self.list.insert(at, held);
         self.stats.out_of_order += 1;
         counters.ieq_out_of_order += 1;
@@ -271,6 +333,7 @@ impl Reorder {
 
     fn drop_last(&mut self, ieq: &mut Ieq, counters: &mut Counters) {
         if let Some(held) = self.list.pop_back() {
+            self.line.cut(held.psn);
             self.give_up(held, ieq, counters);
         }
     }
@@ -290,6 +353,7 @@ impl Reorder {
         ieq: &mut Ieq,
         counters: &mut Counters,
     ) -> Option<What> {
+        self.line.take_upto(epsn);
         loop {
             let distance = self.list.front()?.psn.since(epsn);
             if distance > 0 {
@@ -339,8 +403,12 @@ impl Reorder {
         if !self.news {
             return (false, None);
         }
+        if self.news_at.is_some_and(|at| now < at) {
+            return (false, self.news_at);
+        }
         let (sack, next) = self.sack(epsn, now, wait);
         self.news = next.is_some();
+        self.news_at = next;
         let upto = epsn.add(sack.lost);
         let new = self.told_to.is_none_or(|told| upto.since(told) > 0);
         if new {
@@ -355,7 +423,8 @@ impl Reorder {
     }
 
     /// Nothing is held any more.
-    pub(crate) const fn rest(&mut self) {
+    pub(crate) fn rest(&mut self) {
+        self.line.clear();
         self.told_to = None;
         self.news = false;
     }

@@ -234,29 +234,44 @@ impl<W: Words> RqConsumer<W> {
     #[inline]
     #[must_use]
     pub fn peek(&self) -> Option<RqHeader> {
-        let at = self.cursor.index() as usize * self.stride;
-        let header = self.words.load_acquire(at + HEADER);
-        self.cursor
-            .polarity()
-            .matches(header)
-            .then_some(RqHeader::from_bits(header))
+        self.header(self.cursor)
     }
 
     /// Copies the next entry out and parses the copy; does not move. `None`: there is none.
     #[inline]
     pub fn read(&self, cmd: &mut RqCmd) -> Option<Result<(), WqeFault>> {
-        let header = self.peek()?;
+        self.read_at(self.cursor, cmd)
+    }
+
+    /// The same of the entry that is `entries` behind the next one.
+    pub fn read_ahead(&self, entries: u32, cmd: &mut RqCmd) -> Option<Result<(), WqeFault>> {
+        let inside = entries < self.size();
+        inside.then(|| self.read_at(self.cursor.ahead(entries), cmd))?
+    }
+
+    #[inline]
+    fn header(&self, cursor: Cursor) -> Option<RqHeader> {
+        let at = cursor.index() as usize * self.stride;
+        let header = self.words.load_acquire(at + HEADER);
+        cursor
+            .polarity()
+            .matches(header)
+            .then_some(RqHeader::from_bits(header))
+    }
+
+    #[inline]
+    fn read_at(&self, cursor: Cursor, cmd: &mut RqCmd) -> Option<Result<(), WqeFault>> {
+        let header = self.header(cursor)?;
+        let at = cursor.index() as usize * self.stride;
         if header.more_frags() == 0 {
-            let at = self.cursor.index() as usize * self.stride;
             cmd.parse_single(self.words.load_run(at));
             return Some(Ok(()));
         }
-        Some(self.read_long(header, cmd))
+        Some(self.read_long((header, at), cmd))
     }
 
     /// The same of an entry that has more than one fragment.
-    fn read_long(&self, header: RqHeader, cmd: &mut RqCmd) -> Result<(), WqeFault> {
-        let at = self.cursor.index() as usize * self.stride;
+    fn read_long(&self, (header, at): (RqHeader, usize), cmd: &mut RqCmd) -> Result<(), WqeFault> {
         let used = header.quanta() as usize * QUANTUM_WORDS;
         if used > self.stride {
             return Err(WqeFault::Straddles);

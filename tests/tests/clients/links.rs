@@ -111,7 +111,13 @@ fn asyncwatch_waits() {
     }
     let host = Host::local("mine", &address());
     // Who runs in the background of a script ignores SIGINT, and so would what it starts.
-    let words = ["env", "--default-signal=INT", "stdbuf", "-oL", "ibv_asyncwatch"];
+    let words = [
+        "env",
+        "--default-signal=INT",
+        "stdbuf",
+        "-oL",
+        "ibv_asyncwatch",
+    ];
     let mut program = Running::start(host.command(&words));
     program.says("mine: async event FD").unwrap();
     assert!(program.ended().is_none(), "{}", program.said());

@@ -18,6 +18,7 @@ mod cq_events;
 mod garbage;
 mod goodput;
 mod ieq;
+mod line;
 mod mend;
 mod mw;
 mod paged;

@@ -12,13 +12,13 @@ use srdma_tests::wire_dsl::{
     write_middle,
 };
 
-const MTU: usize = 1024;
+pub(super) const MTU: usize = 1024;
 
-fn keeping() -> Rig {
+pub(super) fn keeping() -> Rig {
     Rig::on(Node::keeping("10.0.0.1"), &QpSpec::default())
 }
 
-fn stats(rig: &Rig) -> ReorderStats {
+pub(super) fn stats(rig: &Rig) -> ReorderStats {
     rig.node.hca.ieq_stats(rig.qp).expect("there is one")
 }
 

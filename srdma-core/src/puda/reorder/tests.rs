@@ -31,7 +31,17 @@ impl Rig {
         let what = room.then(|| Reorder::keep(&bytes, ieq)).flatten();
         let at = Instant(u64::from(ahead));
         match what {
-            Some(what) => self.list.insert(place, Held { psn, at, what }, counters),
+            Some(what) => self.list.insert(
+                place,
+                Held {
+                    psn,
+                    at,
+                    part: None,
+                    of: None,
+                    what,
+                },
+                counters,
+            ),
             None => self.list.refuse(counters),
         }
     }

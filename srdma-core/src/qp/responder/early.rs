@@ -8,20 +8,22 @@
 //! ```
 //!
 //! Nothing is carried out ahead of its turn, so a program sees what it sees without loss; but the
-//! payload from the middle of a message that has begun goes to its place at once, for where that is
-//! follows from its PSN.
+//! payload from the middle of a message goes to its place at once where that is known (`line.rs`).
 //! [E810 8.6.4, RoCEv2 6.2]
 
 use super::Message;
+use super::line::Place;
 use crate::hca::ctx::Ctx;
 use crate::limits::IEQ_HOLD_NS;
-use crate::mem::Claim;
 use crate::num::Psn;
-use crate::puda::reorder::{Admission, Held, Reorder, What};
+use crate::puda::line::Target;
+use crate::puda::reorder::{Admission, Held, Part, Reorder, What};
 use crate::qp::Qp;
 use crate::qp::attr::QpState;
+use crate::qp::gather;
 use crate::time::{Instant, earliest};
-use crate::wire::{NakCode, Packet, Position, Sack, Syndrome, Verb};
+use crate::wire::{NakCode, Packet, Sack, Syndrome};
+use core::slice;
 
 /// A sequence NAK is repeated when the hole is still open after this time.
 const NAK_REPEAT_NS: u64 = 1_000_000;
@@ -29,15 +31,6 @@ const NAK_REPEAT_NS: u64 = 1_000_000;
 const MAX_BACKOFF: u32 = 6;
 /// A peer that has just filled a part of a hole is given this time to go on.
 const GOES_ON_NS: u64 = 50_000;
-
-/// Where a payload goes.
-#[derive(Clone, Copy, Debug)]
-enum Place {
-    /// What a WRITE named, and how far into it.
-    Claimed(Claim, u64),
-    /// So far into the receive WQE.
-    Received(u64),
-}
 
 impl Qp {
     /// A request beyond the expected PSN: packets before it are late or lost.
@@ -91,10 +84,15 @@ impl Qp {
             Err(admission) => return admission,
         };
         let room = early.make_room(index, ctx.ieq, ctx.counters);
-        let place = self.known_place(packet, (ahead, index)).filter(|_| room);
+        let of = room.then(|| self.message_of(ctx, packet, index)).flatten();
+        let place = of.and_then(|of| {
+            let place = self.known_place(ctx, packet, of.first)?;
+            Some((place, of.first))
+        });
         let ack_req = packet.ack_req();
+        let part = Part::of(packet);
         let what = match place {
-            Some(_) => Some(What::Placed { ack_req }),
+            Some((_, first)) => Some(What::Placed { first, ack_req }),
             None if room => Reorder::keep(packet.bytes(), ctx.ieq),
             None => None,
         };
@@ -102,54 +100,29 @@ impl Qp {
         let Some(what) = what else {
             return early.refuse(ctx.counters);
         };
-        let admission = early.insert(index, Held { psn, at, what }, ctx.counters);
+        let admission = early.insert(
+            index,
+            Held {
+                psn,
+                at,
+                part,
+                of,
+                what,
+            },
+            ctx.counters,
+        );
         // The payload last: what is read back after it would wait until it is in memory.
-        if let Some(place) = place {
+        if let Some((place, _)) = place {
             if !self.place_early(ctx, packet, place) {
                 let early = self.early.get_or_insert_default();
                 return early.remove(index, ctx.ieq, ctx.counters);
             }
             ctx.counters.requests_ahead += 1;
         }
+        if of.is_some() {
+            self.know_more(ctx, index + 1);
+        }
         admission
-    }
-
-    /// Where the payload goes of a packet from the middle of the message whose turn it is. `None`
-    /// if it is not sure to be of this message: that is judged when its turn comes.
-    fn known_place(&self, packet: &Packet<'_>, (ahead, index): (u32, usize)) -> Option<Place> {
-        let (info, bytes, mtu) = (packet.info(), packet.payload(), self.conn.mtu);
-        if info.position != Position::Middle || bytes.len() != mtu as usize {
-            return None;
-        }
-        let after = u64::from(ahead) * u64::from(mtu);
-        match self.rsp.message? {
-            Message::Write {
-                claim: Some(claim),
-                len,
-                done,
-            } if info.verb == Verb::Write => {
-                let at = done + after;
-                // Its last packet has a byte at least.
-                let end = at + bytes.len() as u64;
-                let within = end < u64::from(len);
-                within.then_some(Place::Claimed(claim, at))
-            }
-            Message::Send { done } if info.verb == Verb::Send => {
-                // One packet cannot be both the last of a message and the first of the next, so
-                // what is behind a hole of one packet and a middle is still of this message.
-                let early = self.early.as_deref()?;
-                let joined = match early.before(index) {
-                    Some(before) => match before.what {
-                        What::Placed { .. } => before.psn,
-                        What::Whole(_) => return None,
-                    },
-                    None => self.rsp.epsn.prev(),
-                };
-                let near = packet.psn().since(joined) <= 2;
-                near.then_some(Place::Received(done + after))
-            }
-            _ => None,
-        }
     }
 
     /// Places a payload; false if it does not fit or may not go there. The end of a message still
@@ -158,18 +131,30 @@ impl Qp {
     fn place_early(&self, ctx: &Ctx<'_>, packet: &Packet<'_>, place: Place) -> bool {
         let bytes = packet.payload();
         match place {
-            Place::Claimed(claim, at) => {
+            Place::Present(at) => match self.rsp.message {
+                Some(Message::Write { claim, .. }) => claim.is_some_and(|claim| {
+                    let grant = ctx.regions.renew(&claim, at, bytes.len());
+                    grant.is_ok_and(|grant| grant.place(0, bytes).is_ok())
+                }),
+                _ => self.place_recv(ctx, at, bytes).is_ok(),
+            },
+            Place::Later(Target::Claimed(claim), at) => {
                 let grant = ctx.regions.renew(&claim, at, bytes.len());
                 grant.is_ok_and(|grant| grant.place(0, bytes).is_ok())
             }
-            Place::Received(at) => self.place_recv(ctx, at, bytes).is_ok(),
+            Place::Later(Target::Received(sge), at) => {
+                let part = gather::Part::new(self.domain(), slice::from_ref(&sge), at, bytes.len());
+                part.place(ctx.regions, bytes).is_ok()
+            }
         }
     }
 
     /// The turn of a packet has come whose payload is in its place. False: the peer ended the
-    /// message that it was taken for, so it does not count. Another message cannot be in progress:
-    /// its first packet would have to lie behind that end, in a hole with no room for two.
-    fn serve_placed(&mut self, ctx: &mut Ctx<'_>, ack_req: bool) -> bool {
+    /// message that it was taken for, so it does not count.
+    fn serve_placed(&mut self, ctx: &mut Ctx<'_>, first: Psn, ack_req: bool) -> bool {
+        if !self.is_present(first) {
+            return false;
+        }
         let Some(Message::Send { done } | Message::Write { done, .. }) = &mut self.rsp.message
         else {
             return false;
@@ -296,7 +281,7 @@ impl Qp {
         {
             served = true;
             let good = match what {
-                What::Placed { ack_req } => self.serve_placed(ctx, ack_req),
+                What::Placed { first, ack_req } => self.serve_placed(ctx, first, ack_req),
                 What::Whole(buf) => {
                     let good = self.serve_kept(ctx, &buf);
                     ctx.ieq.pool.put(buf);
@@ -326,6 +311,7 @@ impl Qp {
             early.rest();
         } else {
             self.rsp.unsettled = true;
+            self.know_more(ctx, 0);
             self.watch_hole(ctx);
         }
     }

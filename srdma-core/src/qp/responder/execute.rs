@@ -12,7 +12,7 @@ use crate::num::Psn;
 use crate::qp::Qp;
 use crate::qp::flush::Cause;
 use crate::qp::window::packets_of;
-use crate::wire::{Feth, Packet, Reth, Verb};
+use crate::wire::{Feth, Packet, Position, Reth, Verb};
 
 /// The rights that a FLUSH needs, of the queue pair as of the region.  [RoCEv2 3.6]
 pub(super) fn flush_rights(packet: &Packet<'_>) -> Result<Access, Fault> {
@@ -41,6 +41,9 @@ impl Qp {
             _ => return Err(Fault::Drop),
         }
         self.rsp.epsn = packet.psn().add(1);
+        if packet.info().position == Position::First {
+            self.rsp.first = packet.psn();
+        }
         if packet.info().position.ends() {
             let counters = &mut *ctx.counters;
             if packet.info().verb == Verb::Send {
@@ -112,7 +115,12 @@ impl Qp {
     }
 
     /// What the peer names, checked; `None` for no bytes, whose key and address are not looked at.
-    fn claim(&self, ctx: &Ctx<'_>, reth: &Reth, need: Access) -> Result<Option<Claim>, Fault> {
+    pub(super) fn claim(
+        &self,
+        ctx: &Ctx<'_>,
+        reth: &Reth,
+        need: Access,
+    ) -> Result<Option<Claim>, Fault> {
         if reth.len == 0 {
             return Ok(None);
         }

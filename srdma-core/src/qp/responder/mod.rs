@@ -13,6 +13,7 @@ mod ack;
 mod captured;
 mod early;
 mod execute;
+mod line;
 mod recv;
 mod replay;
 mod reply;
@@ -92,6 +93,8 @@ pub(crate) struct Responder {
     pub(crate) msn: Msn,
     /// Message in progress.
     pub(crate) message: Option<Message>,
+    /// PSN of its first packet.
+    pub(crate) first: Psn,
     /// Receive WQE taken for it.
     pub(crate) recv: Recv,
     /// XRC target: the shared receive queue that the present message names, and its domain.
@@ -115,6 +118,7 @@ impl Responder {
             epsn: Psn::default(),
             msn: Msn::default(),
             message: None,
+            first: Psn::default(),
             recv: Recv::default(),
             xrc: None,
             nak_sent: None,

@@ -1,0 +1,328 @@
+//! Which message a packet belongs to that came ahead of its turn, and where its payload goes.
+//!
+//! ```text
+//! WRITE   its first packet says how many follow, and where they go
+//! SEND    one packet cannot be both the last of a message and the first of the next, so what is
+//!         one behind the other, or two, is of one message, or of two that follow each other
+//! ```
+//!
+//! A message in line follows the one before without doubt, and nothing but SENDs and WRITEs lies
+//! between it and the one in progress. Memory changes in the order of the messages: where the
+//! payload of one would go before that of an earlier one, it waits.
+//! [E810 8.6.4, RoCEv2 6.3]
+
+use super::Message;
+use crate::hca::ctx::Ctx;
+use crate::hw::RqCmd;
+use crate::limits::MAX_MSG_BYTES;
+use crate::mem::Access;
+use crate::num::Psn;
+use crate::puda::line::{InLine, Target};
+use crate::puda::reorder::{Of, Part, Reorder, What};
+use crate::qp::Qp;
+use crate::qp::window::packets_of;
+use crate::wire::{Packet, Position, Verb};
+
+/// Where a payload goes: into what, and how far.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Place {
+    /// What the message in progress fills.
+    Present(u64),
+    /// What a message in line fills.
+    Later(Target, u64),
+}
+
+/// The message in progress.
+#[derive(Clone, Copy)]
+struct Present {
+    first: Psn,
+    /// Of a WRITE.
+    packets: Option<u32>,
+}
+
+/// The packet before one that came ahead.
+#[derive(Clone, Copy)]
+struct Before {
+    psn: Psn,
+    of: Option<Of>,
+}
+
+impl Qp {
+    /// The message in progress, if there is one.
+    fn present(&self) -> Option<Present> {
+        let packets = match self.rsp.message? {
+            Message::Send { .. } => None,
+            Message::Write { len, .. } => Some(packets_of(len, self.conn.mtu)),
+        };
+        let first = self.rsp.first;
+        Some(Present { first, packets })
+    }
+
+    /// True if the message in progress began with `first`.
+    pub(super) fn is_present(&self, first: Psn) -> bool {
+        self.rsp.message.is_some() && self.rsp.first == first
+    }
+
+    fn before(&self, early: &Reorder, index: usize) -> Before {
+        match early.before(index) {
+            Some(held) => Before {
+                psn: held.psn,
+                of: held.of,
+            },
+            None => Before {
+                psn: self.rsp.epsn.prev(),
+                of: self.present().map(|present| Of {
+                    first: present.first,
+                    ends: false,
+                }),
+            },
+        }
+    }
+
+    /// The message that a packet is of, which comes at `index` of the list; `None` if that is not
+    /// sure. A first packet whose message follows what is known is put in line.
+    pub(super) fn message_of(
+        &mut self,
+        ctx: &Ctx<'_>,
+        packet: &Packet<'_>,
+        index: usize,
+    ) -> Option<Of> {
+        let part = Part::of(packet)?;
+        let (psn, present) = (packet.psn(), self.present()?);
+        let before = self.before(self.early.as_deref()?, index);
+        if part.position == Position::First {
+            let message = self.in_line(ctx, packet, (present, before))?;
+            return self.put_in_line(message);
+        }
+        self.membership((psn, part), (present, before))
+    }
+
+    /// The message that `part` is of, which does not begin one.
+    fn membership(
+        &self,
+        (psn, part): (Psn, Part),
+        (present, before): (Present, Before),
+    ) -> Option<Of> {
+        let ends = part.position == Position::Last;
+        if !(ends || part.position == Position::Middle) {
+            return None;
+        }
+        let line = self.early.as_deref()?.line.all();
+        let first = if part.write {
+            let within = |first: Psn, packets: Option<u32>| {
+                let last = first.add(packets?.checked_sub(1)?);
+                let inside = psn.since(first) > 0 && psn.since(last) <= 0;
+                (inside && ends == (psn == last)).then_some(first)
+            };
+            let mut writes = line.iter().filter(|later| later.is_write());
+            within(present.first, present.packets)
+                .or_else(|| writes.find_map(|later| within(later.first, later.packets)))
+        } else {
+            let of = before.of.filter(|of| !of.ends)?;
+            let near = psn.since(before.psn) <= 2;
+            let send = if of.first == present.first {
+                present.packets.is_none()
+            } else {
+                let mut sends = line.iter().filter(|later| !later.is_write());
+                sends.any(|later| later.first == of.first)
+            };
+            (near && send).then_some(of.first)
+        };
+        first.map(|first| Of { first, ends })
+    }
+
+    /// What is held from `index` on may be known better, now that what comes before it is.
+    pub(super) fn know_more(&mut self, ctx: &Ctx<'_>, mut index: usize) {
+        while let Some(of) = self.known_now(ctx, index) {
+            let held = self
+                .early
+                .as_deref_mut()
+                .and_then(|early| early.at_mut(index));
+            if let Some(held) = held {
+                held.of = Some(of);
+            }
+            index += 1;
+        }
+    }
+
+    /// The message that the packet at `index` is of, which was not known before.
+    fn known_now(&mut self, ctx: &Ctx<'_>, index: usize) -> Option<Of> {
+        let early = self.early.as_deref()?;
+        let held = early.at(index).filter(|held| held.of.is_none())?;
+        let (psn, part) = (held.psn, held.part?);
+        let known = (self.present()?, self.before(early, index));
+        if part.position != Position::First {
+            return self.membership((psn, part), known);
+        }
+        let What::Whole(bytes) = &held.what else {
+            return None;
+        };
+        let message = self.in_line(ctx, &Packet::parse(bytes).ok()?, known)?;
+        self.put_in_line(message)
+    }
+
+    fn put_in_line(&mut self, message: InLine) -> Option<Of> {
+        let line = &mut self.early.as_deref_mut()?.line;
+        if let Some(last) = line.last_mut() {
+            last.packets = u32::try_from(message.first.since(last.first)).ok();
+        }
+        line.push(message);
+        Some(Of {
+            first: message.first,
+            ends: false,
+        })
+    }
+
+    /// The message whose first packet this is, if it surely follows the last one that is known.
+    fn in_line(
+        &self,
+        ctx: &Ctx<'_>,
+        packet: &Packet<'_>,
+        (present, before): (Present, Before),
+    ) -> Option<InLine> {
+        let psn = packet.psn();
+        let line = &self.early.as_deref()?.line;
+        let last = line.all().last();
+        let (first, packets) = last.map_or((present.first, present.packets), |last| {
+            (last.first, last.packets)
+        });
+        let follows = match packets {
+            Some(packets) => psn == first.add(packets),
+            None => before.of.is_some_and(|of| {
+                let gap = if of.ends { 1 } else { 2 };
+                of.first == first && psn.since(before.psn) == gap
+            }),
+        };
+        if !follows || line.is_full() || packet.payload().len() != self.conn.mtu as usize {
+            return None;
+        }
+        if packet.info().verb == Verb::Write {
+            return self.write_in_line(ctx, packet);
+        }
+        let sends = present.packets.is_none() && line.all().iter().all(|m| !m.is_write());
+        sends.then(|| self.send_in_line(ctx, psn, line.all().len()))?
+    }
+
+    fn write_in_line(&self, ctx: &Ctx<'_>, packet: &Packet<'_>) -> Option<InLine> {
+        let reth = packet.reth()?;
+        let may = self.conn.access.contains(Access::REMOTE_WRITE) && self.rsp.xrc.is_none();
+        if !may || u64::from(reth.len) > MAX_MSG_BYTES || reth.len <= self.conn.mtu {
+            return None;
+        }
+        let claim = self.claim(ctx, &reth, Access::REMOTE_WRITE).ok()??;
+        let grant = ctx
+            .regions
+            .renew(&claim, 0, usize::try_from(claim.len()).ok()?);
+        Some(InLine {
+            first: packet.psn(),
+            packets: Some(packets_of(reth.len, self.conn.mtu)),
+            memory: (grant.ok()?.addr(), claim.len()),
+            to: Target::Claimed(claim),
+        })
+    }
+
+    /// The receive WQE that a SEND will take, if it has one fragment. What a shared queue gives to
+    /// whom is known when it is taken only.
+    fn send_in_line(&self, ctx: &Ctx<'_>, first: Psn, later: usize) -> Option<InLine> {
+        let rq = self.rq.as_ref()?;
+        let mut cmd = RqCmd::default();
+        rq.read_ahead(u32::try_from(later).ok()?, &mut cmd)?.ok()?;
+        let &[sge] = cmd.sges.as_slice() else {
+            return None;
+        };
+        let (pd, need) = (self.domain(), Access::LOCAL_WRITE);
+        let grant = ctx
+            .regions
+            .check_local(sge.lkey, pd, need, sge.addr, sge.len);
+        Some(InLine {
+            first,
+            packets: None,
+            memory: (grant.ok()?.addr(), u64::from(sge.len)),
+            to: Target::Received(sge),
+        })
+    }
+
+    /// Where the payload goes of a packet from the middle of the message that begins with `first`;
+    /// `None` if it has to wait.
+    // rule: ieq-18
+    pub(super) fn known_place(
+        &self,
+        ctx: &Ctx<'_>,
+        packet: &Packet<'_>,
+        first: Psn,
+    ) -> Option<Place> {
+        let (bytes, mtu) = (packet.payload(), self.conn.mtu);
+        if packet.info().position != Position::Middle || bytes.len() != mtu as usize {
+            return None;
+        }
+        let n = u64::try_from(packet.psn().since(first)).ok()?;
+        let at = n * u64::from(mtu);
+        if self.is_present(first) {
+            return Some(Place::Present(at));
+        }
+        let early = self.early.as_deref()?;
+        let message = early.line.all().iter().find(|later| later.first == first)?;
+        let (base, room) = message.memory;
+        if at + u64::from(mtu) > room {
+            return None;
+        }
+        let part = (base.checked_add(at)?, u64::from(mtu));
+        let line = early.line.all();
+        let earlier = line.iter().take_while(|later| later.first != first);
+        let mut waits = earlier.zip(line.iter().skip(1)).filter(|(before, next)| {
+            !self.is_free(early, (before.first, next.first), before.memory, part)
+        });
+        let free = self.is_free_of_present(ctx, early, part) && waits.next().is_none();
+        free.then_some(Place::Later(message.to, at))
+    }
+
+    /// The message in progress has nothing left to put into `part`.
+    fn is_free_of_present(&self, ctx: &Ctx<'_>, early: &Reorder, part: (u64, u64)) -> bool {
+        let memory = || {
+            let (grant, len) = match self.rsp.message? {
+                Message::Write { claim, .. } => {
+                    let claim = claim?;
+                    let len = usize::try_from(claim.len()).ok()?;
+                    (ctx.regions.renew(&claim, 0, len).ok()?, claim.len())
+                }
+                Message::Send { .. } => {
+                    let &[sge] = self.rsp.recv.cmd.sges.as_slice() else {
+                        return None;
+                    };
+                    let (pd, need) = (self.domain(), Access::LOCAL_WRITE);
+                    let grant = ctx
+                        .regions
+                        .check_local(sge.lkey, pd, need, sge.addr, sge.len);
+                    (grant.ok()?, u64::from(sge.len))
+                }
+            };
+            Some((grant.addr(), len))
+        };
+        let (Some(present), Some(next)) = (self.present(), early.line.all().first()) else {
+            return false;
+        };
+        memory()
+            .is_some_and(|memory| self.is_free(early, (present.first, next.first), memory, part))
+    }
+
+    /// The message from `first` to before `next`, which fills `memory`, has nothing left to put
+    /// into `part`.
+    fn is_free(
+        &self,
+        early: &Reorder,
+        (first, next): (Psn, Psn),
+        (base, room): (u64, u64),
+        (addr, len): (u64, u64),
+    ) -> bool {
+        let (begins, ends) = (addr.max(base), (addr + len).min(base.saturating_add(room)));
+        if begins >= ends {
+            return true;
+        }
+        let mtu = u64::from(self.conn.mtu);
+        ((begins - base) / mtu..=(ends - 1 - base) / mtu).all(|n| {
+            let psn = first.add(u32::try_from(n).unwrap_or(u32::MAX));
+            let is_of_it = psn.since(next) < 0;
+            !is_of_it || psn.since(self.rsp.epsn) < 0 || early.is_placed(psn)
+        })
+    }
+}
