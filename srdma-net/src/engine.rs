@@ -22,6 +22,7 @@ mod join;
 pub(crate) mod link;
 mod park;
 mod pass;
+mod quiet;
 mod reply;
 mod thread;
 mod view;

@@ -4,6 +4,7 @@ use super::budget::budgets;
 use super::config::{EngineConfig, Transport};
 use super::faults::Faults;
 use super::follow::{self, Known};
+use super::quiet::Quiet;
 use crate::error::NetError;
 use crate::offload::{GsoLimit, OffloadConfig};
 use crate::room::{self, Desk};
@@ -23,17 +24,11 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
 
-/// Passes without a packet after which a socket is looked at less often: after so many times as
-/// many passes, in every so many-th. What comes to it late is late by a small part of the silence.
-const QUIET_AFTER: u32 = 64;
-/// Every socket is looked at as often as this.
-const QUIET_PASSES: u32 = 32;
-
 /// The sockets of a device.
 pub(crate) struct UdpLink {
     sockets: Vec<RoceSocket>,
-    /// Passes since each socket gave something: private one and door of each address.
-    quiet: Vec<[u32; 2]>,
+    /// How long each socket has given nothing: private one and door of each address.
+    quiet: Vec<[Quiet; 2]>,
     share: Option<Arc<Share>>,
     /// Of each address: an interface had it. One that none ever had cannot go.
     listed: Vec<bool>,
@@ -107,7 +102,7 @@ pub(super) fn open(config: EngineConfig) -> Result<(Link, Hca), NetError> {
                 _ => 1,
             };
             Carrier::Udp(Box::new(UdpLink {
-                quiet: vec![[0; 2]; sockets.len()],
+                quiet: vec![[Quiet::default(); 2]; sockets.len()],
                 sockets,
                 share,
                 listed,
@@ -236,7 +231,7 @@ impl Carrier {
             source_port: socket.tx_port(),
         };
         udp.sockets.push(socket);
-        udp.quiet.push([0; 2]);
+        udp.quiet.push([Quiet::default(); 2]);
         udp.listed.push(true);
         Some((index, addr))
     }
@@ -342,7 +337,7 @@ impl Carrier {
     /// Looks at every socket in the next pass: one of them woke us.
     pub(super) fn look_everywhere(&mut self) {
         if let Self::Udp(udp) = self {
-            udp.quiet.fill([0; 2]);
+            udp.quiet.fill([Quiet::default(); 2]);
         }
     }
 
@@ -366,13 +361,12 @@ impl UdpLink {
         let mut total = 0;
         for (at, (socket, quiet)) in self.sockets.iter().zip(&mut self.quiet).enumerate() {
             for (end, quiet) in socket.ends().zip(quiet) {
-                *quiet = quiet.saturating_add(1);
-                if self.passes & (turn_of(*quiet) - 1) != 0 {
+                if quiet.rests(now, self.passes) {
                     continue;
                 }
                 let got = self.rx.receive(end);
                 if got != 0 {
-                    *quiet = 0;
+                    quiet.gave();
                 }
                 total += got;
                 for (index, buffer) in self.rx.filled() {
@@ -448,32 +442,5 @@ impl UdpLink {
                     + tx.lost_no_socket,
             ),
         ]
-    }
-}
-
-/// A socket that gave nothing for `quiet` passes is looked at in every so many-th: a power of two.
-const fn turn_of(quiet: u32) -> u32 {
-    let turns = (quiet / QUIET_AFTER) | 1;
-    let turn = 1 << turns.ilog2();
-    if turn < QUIET_PASSES {
-        turn
-    } else {
-        QUIET_PASSES
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{QUIET_AFTER, QUIET_PASSES, turn_of};
-
-    #[test]
-    fn a_quiet_socket_is_looked_at_ever_less_but_never_forgotten() {
-        assert_eq!(turn_of(0), 1);
-        assert_eq!(turn_of(2 * QUIET_AFTER - 1), 1);
-        assert_eq!(turn_of(u32::MAX), QUIET_PASSES);
-        for quiet in (0..5000).step_by(7) {
-            assert!(turn_of(quiet) <= 1 + quiet / QUIET_AFTER);
-            assert!(turn_of(quiet).is_power_of_two());
-        }
     }
 }

@@ -89,8 +89,12 @@ impl Core {
         let Self { hca, link, .. } = self;
         board.take(|what| hca.ring(now, what));
         let before = hca.news();
-        let received = if by == By::Poster {
+        if by == By::Poster {
             self.reply.posted(now);
+        }
+        // Who posts leaves what has come to the next look, unless nothing can leave before that:
+        // one post may follow the other for a long time.
+        let received = if by == By::Poster && !self.blocked {
             0
         } else {
             link.receive(now, hca)
@@ -168,5 +172,49 @@ impl Core {
             earlier(due);
         }
         at
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::{EngineConfig, Transport, link};
+    use crate::testing::address;
+    use crate::wire_link::{Datagram, WireLink};
+    use bytes::Bytes;
+    use std::net::SocketAddr;
+
+    #[test]
+    fn who_posts_looks_for_news_only_while_nothing_can_leave() {
+        let here = SocketAddr::new(address(), 4791);
+        let wire = WireLink::new(&[here], 8, false);
+        let (link, hca) = link::open(EngineConfig {
+            transport: Transport::Wire(std::sync::Arc::clone(&wire)),
+            ..EngineConfig::default()
+        })
+        .unwrap();
+        let mut core = Core {
+            hca,
+            link,
+            arena: TxArena::new().unwrap(),
+            reply: Reply::default(),
+            blocked: false,
+            steady: Steady::default(),
+        };
+        let board = Board::new();
+        wire.deliver(Datagram {
+            source: SocketAddr::new(address(), 4791),
+            target: here,
+            tclass: 0,
+            hop_limit: 64,
+            ip_id: 0,
+            bytes: Bytes::from_static(&[0; 64]),
+        });
+        let mut looks = |by, blocked| {
+            core.blocked = blocked;
+            core.pass(Instant(1), &board, by, false).active
+        };
+        assert!(!looks(By::Poster, false));
+        assert!(looks(By::Poster, true), "an answer may make room");
     }
 }

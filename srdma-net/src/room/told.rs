@@ -27,6 +27,8 @@ use std::time::{Duration, Instant};
 /// How long somebody is waited for who never answered. A program that has only just started may
 /// not get a processor sooner.
 const STRANGER: Duration = Duration::from_millis(100);
+/// An answer that is on its way comes within this time.
+const PROMPT: Duration = Duration::from_micros(100);
 /// The first pause before a question is asked again, while somebody waits; it doubles.
 const AGAIN: Duration = Duration::from_millis(1);
 /// The pause between two questions to somebody who is not waited for any more.
@@ -209,9 +211,12 @@ impl Told {
         if flow.has_room(cost) {
             return false;
         }
-        // On a crowded machine the receiver may need this very processor to answer.
-        std::thread::yield_now();
         let (waits, asks) = flow.waits(now);
+        // On a crowded machine the receiver may need this very processor to answer; where others
+        // are busy as well, it is a long time until we have it back.
+        if waits && flow.since.is_some_and(|since| now - since > PROMPT) {
+            std::thread::yield_now();
+        }
         if asks {
             self.ask(line);
         }
