@@ -170,8 +170,8 @@ impl Engine {
         self.shared.drive(By::Poster)
     }
 
-    /// As [`drive_posted`](Self::drive_posted), but the pass may wait for the next post, or the next
-    /// look, of a thread that [took](Self::took) more completions than it has posted since.
+    /// As [`drive_posted`](Self::drive_posted), but the pass may wait for the next post, or the
+    /// next look, of a thread that [took](Self::took) more completions than it has posted since.
     pub fn drive_joined(&self) -> bool {
         let shared = &*self.shared;
         // Nothing waits where nobody would look in: who is parked sleeps until packets come.
