@@ -316,9 +316,7 @@ impl Shared {
         loop {
             let now = self.clock.now();
             let looking_in = self.looking_in.load(Ordering::Relaxed);
-            if self.join.passes(now) {
-                core.reply.posted(now);
-            }
+            self.join.passes(now);
             match by {
                 By::Poller => {
                     core.steady.polled(self.pollers.present(now));

@@ -89,15 +89,13 @@ impl Join {
         now.since(Instant(self.passed.load(Ordering::Relaxed))) >= JOIN_NS
     }
 
-    /// A pass takes what waits: true if something does.
+    /// A pass takes what waits.
     #[inline]
-    pub(super) fn passes(&self, now: Instant) -> bool {
+    pub(super) fn passes(&self, now: Instant) {
         self.passed.store(now.0, Ordering::Relaxed);
-        let waiting = self.is_waiting();
-        if waiting {
+        if self.is_waiting() {
             self.waiting.store(0, Ordering::Relaxed);
         }
-        waiting
     }
 }
 
@@ -142,7 +140,8 @@ mod tests {
             "the next look runs a pass"
         );
         assert!(join.expects() && !join.waits(Instant(2 * JOIN_NS)));
-        assert!(join.passes(Instant(2 * JOIN_NS)) && !join.is_waiting());
+        join.passes(Instant(2 * JOIN_NS));
+        assert!(!join.is_waiting());
     }
 
     #[test]

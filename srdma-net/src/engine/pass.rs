@@ -11,7 +11,7 @@ use super::link::Link;
 use super::reply::Reply;
 use crate::spin::Steady;
 use crate::trace;
-use srdma_core::hca::board::Board;
+use srdma_core::hca::board::{Board, Doorbell};
 use srdma_core::hca::{Acks, Hca};
 use srdma_core::time::Instant;
 use srdma_core::tx::TxArena;
@@ -87,11 +87,16 @@ impl Core {
             }
         }
         let Self { hca, link, .. } = self;
-        board.take(|what| hca.ring(now, what));
-        let before = hca.news();
-        if by == By::Poster {
+        // Whoever runs the pass: who posted may have found the device taken.
+        let mut posted = by == By::Poster;
+        board.take(|what| {
+            posted |= matches!(what, Doorbell::Sq(_));
+            hca.ring(now, what);
+        });
+        if posted {
             self.reply.posted(now);
         }
+        let before = hca.news();
         // Who posts leaves what has come to the next look, unless nothing can leave before that:
         // one post may follow the other for a long time.
         let received = if by == By::Poster && !self.blocked {
@@ -182,10 +187,11 @@ mod tests {
     use crate::testing::address;
     use crate::wire_link::{Datagram, WireLink};
     use bytes::Bytes;
+    use srdma_core::num::Qpn;
     use std::net::SocketAddr;
 
-    #[test]
-    fn who_posts_looks_for_news_only_while_nothing_can_leave() {
+    /// A device on a wire that leads nowhere, and its address.
+    fn core() -> (Core, std::sync::Arc<WireLink>, SocketAddr) {
         let here = SocketAddr::new(address(), 4791);
         let wire = WireLink::new(&[here], 8, false);
         let (link, hca) = link::open(EngineConfig {
@@ -193,7 +199,7 @@ mod tests {
             ..EngineConfig::default()
         })
         .unwrap();
-        let mut core = Core {
+        let core = Core {
             hca,
             link,
             arena: TxArena::new().unwrap(),
@@ -201,6 +207,12 @@ mod tests {
             blocked: false,
             steady: Steady::default(),
         };
+        (core, wire, here)
+    }
+
+    #[test]
+    fn who_posts_looks_for_news_only_while_nothing_can_leave() {
+        let (mut core, wire, here) = core();
         let board = Board::new();
         wire.deliver(Datagram {
             source: SocketAddr::new(address(), 4791),
@@ -216,5 +228,20 @@ mod tests {
         };
         assert!(!looks(By::Poster, false));
         assert!(looks(By::Poster, true), "an answer may make room");
+    }
+
+    #[test]
+    fn whoever_takes_a_post_up_the_program_has_answered() {
+        let (mut core, ..) = core();
+        let board = Board::new();
+        for by in [By::Thread, By::Poller, By::Poster] {
+            core.reply.posted(Instant(1));
+            core.reply.messages(1, Instant(1));
+            core.pass(Instant(2), &board, By::Thread, false);
+            assert!(core.reply.until().is_some(), "nothing was posted yet");
+            board.mark(Doorbell::Sq(Qpn::new(0x30)));
+            core.pass(Instant(3), &board, by, false);
+            assert_eq!(core.reply.until(), None, "{by:?}");
+        }
     }
 }
