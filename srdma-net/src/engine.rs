@@ -186,9 +186,7 @@ impl Engine {
     #[inline]
     pub fn took(&self, completions: u32) {
         let shared = &*self.shared;
-        if completions != 0 {
-            shared.join.took(completions);
-        }
+        shared.join.took(completions);
         if shared.join.is_waiting() && shared.join.is_late(shared.clock.now()) {
             shared.drive(By::Poster);
         }

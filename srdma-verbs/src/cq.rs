@@ -467,7 +467,10 @@ impl Poll<'_> {
 
 impl Drop for Poll<'_> {
     fn drop(&mut self) {
-        self.cq.ctx.driver.engine.took(self.took);
+        // Without one, there was a pass.
+        if self.took != 0 {
+            self.cq.ctx.driver.engine.took(self.took);
+        }
     }
 }
 
