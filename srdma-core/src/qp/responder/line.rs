@@ -314,7 +314,8 @@ impl Qp {
         (base, room): (u64, u64),
         (addr, len): (u64, u64),
     ) -> bool {
-        let (begins, ends) = (addr.max(base), (addr + len).min(base.saturating_add(room)));
+        let ends = addr.saturating_add(len).min(base.saturating_add(room));
+        let begins = addr.max(base);
         if begins >= ends {
             return true;
         }
