@@ -240,13 +240,6 @@ impl FaultInjector {
                 self.counters.offered += clear;
             }
             left -= 1;
-            if clear > 0 && !self.arrivals.is_due(now) {
-                clear -= 1;
-                self.counters.delivered += 1;
-                run.get_or_insert((at, one));
-                at = end;
-                continue;
-            }
             let decision = if clear > 0 {
                 clear -= 1;
                 Decision::default()

@@ -59,11 +59,9 @@ impl Line {
         self.list.last_mut()
     }
 
-    /// Puts a message behind the last one.
+    /// Puts a message behind the last one, if the line is not [full](Self::is_full).
     pub(crate) fn push(&mut self, message: InLine) {
-        if !self.is_full() {
-            self.list.push(message);
-        }
+        self.list.push(message);
     }
 
     /// The turn of those that begin at `epsn` or before has come.

@@ -37,8 +37,8 @@ pub(crate) struct Held {
     pub(crate) at: Instant,
     /// What it is, if it is a part of a SEND or WRITE.
     pub(crate) part: Option<Part>,
-    /// The message that it is surely of, if any.
-    pub(crate) of: Option<Of>,
+    /// First packet of the message that it is surely of, if any.
+    pub(crate) first: Option<Psn>,
     pub(crate) what: What,
 }
 
@@ -62,15 +62,6 @@ impl Part {
             position: info.position,
         })
     }
-}
-
-/// The message that a packet is of.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Of {
-    /// PSN of its first packet.
-    pub(crate) first: Psn,
-    /// The packet is its last.
-    pub(crate) ends: bool,
 }
 
 /// What is held of a packet.
@@ -189,10 +180,8 @@ pub(crate) struct Reorder {
     pub(crate) told: u32,
     /// A peer of our kind was told of everything that is missing before this.
     told_to: Option<Psn>,
-    /// There is a hole that it was not told of.
-    news: bool,
-    /// It is not old enough to be told of before this.
-    news_at: Option<Instant>,
+    /// There is a hole that it was not told of, and is not to be before this.
+    news: Option<Instant>,
     stats: ReorderStats,
 }
 
@@ -308,8 +297,7 @@ impl Reorder {
             .back()
             .is_none_or(|last| held.psn == last.psn.add(1));
         if at == self.list.len() && !follows {
-            self.news = true;
-            self.news_at = None;
+            self.news = Some(Instant(0));
         }
         self.list.insert(at, held);
         self.stats.out_of_order += 1;
@@ -400,15 +388,11 @@ impl Reorder {
         now: Instant,
         wait: u64,
     ) -> (bool, Option<Instant>) {
-        if !self.news {
-            return (false, None);
-        }
-        if self.news_at.is_some_and(|at| now < at) {
-            return (false, self.news_at);
+        if self.news.is_none_or(|at| now < at) {
+            return (false, self.news);
         }
         let (sack, next) = self.sack(epsn, now, wait);
-        self.news = next.is_some();
-        self.news_at = next;
+        self.news = next;
         let upto = epsn.add(sack.lost);
         let new = self.told_to.is_none_or(|told| upto.since(told) > 0);
         if new {
@@ -426,7 +410,7 @@ impl Reorder {
     pub(crate) fn rest(&mut self) {
         self.line.clear();
         self.told_to = None;
-        self.news = false;
+        self.news = None;
     }
 
     /// Gives up everything.

@@ -37,7 +37,7 @@ impl Rig {
                     psn,
                     at,
                     part: None,
-                    of: None,
+                    first: None,
                     what,
                 },
                 counters,

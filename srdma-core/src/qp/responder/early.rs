@@ -84,10 +84,10 @@ impl Qp {
             Err(admission) => return admission,
         };
         let room = early.make_room(index, ctx.ieq, ctx.counters);
-        let of = room.then(|| self.message_of(ctx, packet, index)).flatten();
-        let place = of.and_then(|of| {
-            let place = self.known_place(ctx, packet, of.first)?;
-            Some((place, of.first))
+        let first = room.then(|| self.message_of(ctx, packet, index)).flatten();
+        let place = first.and_then(|first| {
+            let place = self.known_place(ctx, packet, first)?;
+            Some((place, first))
         });
         let ack_req = packet.ack_req();
         let part = Part::of(packet);
@@ -106,7 +106,7 @@ impl Qp {
                 psn,
                 at,
                 part,
-                of,
+                first,
                 what,
             },
             ctx.counters,
@@ -119,7 +119,7 @@ impl Qp {
             }
             ctx.counters.requests_ahead += 1;
         }
-        if of.is_some() {
+        if first.is_some() {
             self.know_more(ctx, index + 1);
         }
         admission
@@ -131,18 +131,12 @@ impl Qp {
     fn place_early(&self, ctx: &Ctx<'_>, packet: &Packet<'_>, place: Place) -> bool {
         let bytes = packet.payload();
         match place {
-            Place::Present(at) => match self.rsp.message {
-                Some(Message::Write { claim, .. }) => claim.is_some_and(|claim| {
-                    let grant = ctx.regions.renew(&claim, at, bytes.len());
-                    grant.is_ok_and(|grant| grant.place(0, bytes).is_ok())
-                }),
-                _ => self.place_recv(ctx, at, bytes).is_ok(),
-            },
-            Place::Later(Target::Claimed(claim), at) => {
+            Place::Taken(at) => self.place_recv(ctx, at, bytes).is_ok(),
+            Place::Known(Target::Claimed(claim), at) => {
                 let grant = ctx.regions.renew(&claim, at, bytes.len());
                 grant.is_ok_and(|grant| grant.place(0, bytes).is_ok())
             }
-            Place::Later(Target::Received(sge), at) => {
+            Place::Known(Target::Received(sge), at) => {
                 let part = gather::Part::new(self.domain(), slice::from_ref(&sge), at, bytes.len());
                 part.place(ctx.regions, bytes).is_ok()
             }

@@ -15,10 +15,10 @@ use super::Message;
 use crate::hca::ctx::Ctx;
 use crate::hw::RqCmd;
 use crate::limits::MAX_MSG_BYTES;
-use crate::mem::Access;
+use crate::mem::{Access, Claim, Sge};
 use crate::num::Psn;
 use crate::puda::line::{InLine, Target};
-use crate::puda::reorder::{Of, Part, Reorder, What};
+use crate::puda::reorder::{Part, Reorder, What};
 use crate::qp::Qp;
 use crate::qp::window::packets_of;
 use crate::wire::{Packet, Position, Verb};
@@ -26,10 +26,10 @@ use crate::wire::{Packet, Position, Verb};
 /// Where a payload goes: into what, and how far.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Place {
-    /// What the message in progress fills.
-    Present(u64),
-    /// What a message in line fills.
-    Later(Target, u64),
+    /// The receive WQE that is taken, for the message in progress.
+    Taken(u64),
+    /// What is known of a WRITE, or of a message in line.
+    Known(Target, u64),
 }
 
 /// The message in progress.
@@ -44,7 +44,17 @@ struct Present {
 #[derive(Clone, Copy)]
 struct Before {
     psn: Psn,
-    of: Option<Of>,
+    /// First packet of its message, if that is known.
+    first: Option<Psn>,
+    /// It is the last of its message.
+    ends: bool,
+}
+
+/// Address and bytes of what a WRITE named, in the host's memory.
+fn memory_of_claim(ctx: &Ctx<'_>, claim: &Claim) -> Option<(u64, u64)> {
+    let len = usize::try_from(claim.len()).ok()?;
+    let grant = ctx.regions.renew(claim, 0, len).ok()?;
+    Some((grant.addr(), claim.len()))
 }
 
 impl Qp {
@@ -67,26 +77,27 @@ impl Qp {
         match early.before(index) {
             Some(held) => Before {
                 psn: held.psn,
-                of: held.of,
+                first: held.first,
+                ends: held
+                    .part
+                    .is_some_and(|part| part.position == Position::Last),
             },
             None => Before {
                 psn: self.rsp.epsn.prev(),
-                of: self.present().map(|present| Of {
-                    first: present.first,
-                    ends: false,
-                }),
+                first: self.present().map(|present| present.first),
+                ends: false,
             },
         }
     }
 
-    /// The message that a packet is of, which comes at `index` of the list; `None` if that is not
-    /// sure. A first packet whose message follows what is known is put in line.
+    /// First packet of the message that a packet is of, which comes at `index` of the list; `None`
+    /// if that is not sure. A first packet whose message follows what is known is put in line.
     pub(super) fn message_of(
         &mut self,
         ctx: &Ctx<'_>,
         packet: &Packet<'_>,
         index: usize,
-    ) -> Option<Of> {
+    ) -> Option<Psn> {
         let part = Part::of(packet)?;
         let (psn, present) = (packet.psn(), self.present()?);
         let before = self.before(self.early.as_deref()?, index);
@@ -102,13 +113,13 @@ impl Qp {
         &self,
         (psn, part): (Psn, Part),
         (present, before): (Present, Before),
-    ) -> Option<Of> {
+    ) -> Option<Psn> {
         let ends = part.position == Position::Last;
         if !(ends || part.position == Position::Middle) {
             return None;
         }
         let line = self.early.as_deref()?.line.all();
-        let first = if part.write {
+        if part.write {
             let within = |first: Psn, packets: Option<u32>| {
                 let last = first.add(packets?.checked_sub(1)?);
                 let inside = psn.since(first) > 0 && psn.since(last) <= 0;
@@ -118,37 +129,36 @@ impl Qp {
             within(present.first, present.packets)
                 .or_else(|| writes.find_map(|later| within(later.first, later.packets)))
         } else {
-            let of = before.of.filter(|of| !of.ends)?;
+            let first = before.first.filter(|_| !before.ends)?;
             let near = psn.since(before.psn) <= 2;
-            let send = if of.first == present.first {
+            let send = if first == present.first {
                 present.packets.is_none()
             } else {
                 let mut sends = line.iter().filter(|later| !later.is_write());
-                sends.any(|later| later.first == of.first)
+                sends.any(|later| later.first == first)
             };
-            (near && send).then_some(of.first)
-        };
-        first.map(|first| Of { first, ends })
+            (near && send).then_some(first)
+        }
     }
 
     /// What is held from `index` on may be known better, now that what comes before it is.
     pub(super) fn know_more(&mut self, ctx: &Ctx<'_>, mut index: usize) {
-        while let Some(of) = self.known_now(ctx, index) {
+        while let Some(first) = self.known_now(ctx, index) {
             let held = self
                 .early
                 .as_deref_mut()
                 .and_then(|early| early.at_mut(index));
             if let Some(held) = held {
-                held.of = Some(of);
+                held.first = Some(first);
             }
             index += 1;
         }
     }
 
     /// The message that the packet at `index` is of, which was not known before.
-    fn known_now(&mut self, ctx: &Ctx<'_>, index: usize) -> Option<Of> {
+    fn known_now(&mut self, ctx: &Ctx<'_>, index: usize) -> Option<Psn> {
         let early = self.early.as_deref()?;
-        let held = early.at(index).filter(|held| held.of.is_none())?;
+        let held = early.at(index).filter(|held| held.first.is_none())?;
         let (psn, part) = (held.psn, held.part?);
         let known = (self.present()?, self.before(early, index));
         if part.position != Position::First {
@@ -161,16 +171,13 @@ impl Qp {
         self.put_in_line(message)
     }
 
-    fn put_in_line(&mut self, message: InLine) -> Option<Of> {
+    fn put_in_line(&mut self, message: InLine) -> Option<Psn> {
         let line = &mut self.early.as_deref_mut()?.line;
         if let Some(last) = line.last_mut() {
             last.packets = u32::try_from(message.first.since(last.first)).ok();
         }
         line.push(message);
-        Some(Of {
-            first: message.first,
-            ends: false,
-        })
+        Some(message.first)
     }
 
     /// The message whose first packet this is, if it surely follows the last one that is known.
@@ -188,10 +195,10 @@ impl Qp {
         });
         let follows = match packets {
             Some(packets) => psn == first.add(packets),
-            None => before.of.is_some_and(|of| {
-                let gap = if of.ends { 1 } else { 2 };
-                of.first == first && psn.since(before.psn) == gap
-            }),
+            None => {
+                let gap = if before.ends { 1 } else { 2 };
+                before.first == Some(first) && psn.since(before.psn) == gap
+            }
         };
         if !follows || line.is_full() || packet.payload().len() != self.conn.mtu as usize {
             return None;
@@ -210,13 +217,10 @@ impl Qp {
             return None;
         }
         let claim = self.claim(ctx, &reth, Access::REMOTE_WRITE).ok()??;
-        let grant = ctx
-            .regions
-            .renew(&claim, 0, usize::try_from(claim.len()).ok()?);
         Some(InLine {
             first: packet.psn(),
             packets: Some(packets_of(reth.len, self.conn.mtu)),
-            memory: (grant.ok()?.addr(), claim.len()),
+            memory: memory_of_claim(ctx, &claim)?,
             to: Target::Claimed(claim),
         })
     }
@@ -230,16 +234,21 @@ impl Qp {
         let &[sge] = cmd.sges.as_slice() else {
             return None;
         };
+        Some(InLine {
+            first,
+            packets: None,
+            memory: self.memory_of_fragment(ctx, &sge)?,
+            to: Target::Received(sge),
+        })
+    }
+
+    /// Address and bytes of a fragment of a receive WQE, in the host's memory.
+    fn memory_of_fragment(&self, ctx: &Ctx<'_>, sge: &Sge) -> Option<(u64, u64)> {
         let (pd, need) = (self.domain(), Access::LOCAL_WRITE);
         let grant = ctx
             .regions
             .check_local(sge.lkey, pd, need, sge.addr, sge.len);
-        Some(InLine {
-            first,
-            packets: None,
-            memory: (grant.ok()?.addr(), u64::from(sge.len)),
-            to: Target::Received(sge),
-        })
+        Some((grant.ok()?.addr(), u64::from(sge.len)))
     }
 
     /// Where the payload goes of a packet from the middle of the message that begins with `first`;
@@ -258,7 +267,10 @@ impl Qp {
         let n = u64::try_from(packet.psn().since(first)).ok()?;
         let at = n * u64::from(mtu);
         if self.is_present(first) {
-            return Some(Place::Present(at));
+            return match self.rsp.message? {
+                Message::Send { .. } => Some(Place::Taken(at)),
+                Message::Write { claim, .. } => Some(Place::Known(Target::Claimed(claim?), at)),
+            };
         }
         let early = self.early.as_deref()?;
         let message = early.line.all().iter().find(|later| later.first == first)?;
@@ -273,30 +285,19 @@ impl Qp {
             !self.is_free(early, (before.first, next.first), before.memory, part)
         });
         let free = self.is_free_of_present(ctx, early, part) && waits.next().is_none();
-        free.then_some(Place::Later(message.to, at))
+        free.then_some(Place::Known(message.to, at))
     }
 
     /// The message in progress has nothing left to put into `part`.
     fn is_free_of_present(&self, ctx: &Ctx<'_>, early: &Reorder, part: (u64, u64)) -> bool {
-        let memory = || {
-            let (grant, len) = match self.rsp.message? {
-                Message::Write { claim, .. } => {
-                    let claim = claim?;
-                    let len = usize::try_from(claim.len()).ok()?;
-                    (ctx.regions.renew(&claim, 0, len).ok()?, claim.len())
-                }
-                Message::Send { .. } => {
-                    let &[sge] = self.rsp.recv.cmd.sges.as_slice() else {
-                        return None;
-                    };
-                    let (pd, need) = (self.domain(), Access::LOCAL_WRITE);
-                    let grant = ctx
-                        .regions
-                        .check_local(sge.lkey, pd, need, sge.addr, sge.len);
-                    (grant.ok()?, u64::from(sge.len))
-                }
-            };
-            Some((grant.addr(), len))
+        let memory = || match self.rsp.message? {
+            Message::Write { claim, .. } => memory_of_claim(ctx, &claim?),
+            Message::Send { .. } => {
+                let &[sge] = self.rsp.recv.cmd.sges.as_slice() else {
+                    return None;
+                };
+                self.memory_of_fragment(ctx, &sge)
+            }
         };
         let (Some(present), Some(next)) = (self.present(), early.line.all().first()) else {
             return false;
