@@ -38,6 +38,7 @@ use crate::netlink::Watch;
 use crate::spin::{Callers, ERRAND_NS, Steady};
 use crate::stats;
 use crate::sys::eventfd::EventFd;
+use crate::sys::exit::LastCall;
 use crate::trace;
 use join::Join;
 use reply::Reply;
@@ -68,6 +69,8 @@ pub(crate) struct Shared {
     msix: Msix,
     waker: Option<EventFd>,
     stop: AtomicBool,
+    /// The process ends.
+    last_call: LastCall,
     /// When a polling thread drove last.
     pollers: Callers,
     /// Posts that wait for each other.
@@ -128,6 +131,7 @@ impl Engine {
             msix: Msix::new(vectors),
             waker,
             stop: AtomicBool::new(false),
+            last_call: LastCall::new(),
             pollers: Callers::new(),
             join: Join::default(),
             planned: AtomicU64::new(0),
@@ -211,6 +215,17 @@ impl Engine {
         if self.shared.looking_in.load(Ordering::Relaxed) {
             self.shared.wake_thread();
         }
+    }
+
+    /// A last pass, for the end of the process, which may come in the middle of any call: the
+    /// background thread runs it, and this thread waits for a while at most. Without one, it is a
+    /// [`drive`](Self::drive). False: it could not be run.
+    pub fn last_call(&self) -> bool {
+        let shared = &*self.shared;
+        if shared.waker.is_none() {
+            return self.drive();
+        }
+        shared.last_call.make(|| shared.wake_thread())
     }
 
     /// Waits for the device and gives access to it; a pass follows.

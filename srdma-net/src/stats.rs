@@ -44,6 +44,8 @@ struct Device {
 static DEVICES: Mutex<Vec<Device>> = Mutex::new(Vec::new());
 /// The process that answers; a child is another.
 static SERVED_BY: AtomicU32 = AtomicU32::new(0);
+/// Where it answers.
+static SERVED_AT: Mutex<Option<PathBuf>> = Mutex::new(None);
 
 fn devices() -> MutexGuard<'static, Vec<Device>> {
     DEVICES.lock().unwrap_or_else(PoisonError::into_inner)
@@ -99,15 +101,16 @@ fn serve() -> io::Result<()> {
             sweep(&folder);
             answer_all(&listener);
         })?;
+    *SERVED_AT.lock().unwrap_or_else(PoisonError::into_inner) = Some(path);
     crate::sys::exit::at_exit(leave);
     Ok(())
 }
 
 fn leave() {
     if SERVED_BY.load(Ordering::SeqCst) == std::process::id()
-        && let Some(folder) = folder()
+        && let Ok(Some(path)) = SERVED_AT.try_lock().as_deref()
     {
-        let _ = std::fs::remove_file(folder.join(std::process::id().to_string()));
+        let _ = std::fs::remove_file(path);
     }
 }
 

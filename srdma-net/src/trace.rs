@@ -19,7 +19,7 @@ pub use srdma_core::trace::{doorbell, enter, on};
 
 pub(crate) use out::{gather_run, send};
 
-use crate::sys::exit;
+use crate::sys::exit::{self, LastCall};
 use srdma_core::trace::{self as probes, Kind, Record};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -70,6 +70,7 @@ struct Writer {
 static WRITER: Mutex<Option<Writer>> = Mutex::new(None);
 /// The process that the thread is of; a child has none until it opens a device.
 static THREAD_OF: AtomicU32 = AtomicU32::new(0);
+static LAST_CALL: LastCall = LastCall::new();
 static NAMES: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 /// Enters a device; its number in records.
@@ -114,7 +115,7 @@ pub fn start(config: &TraceConfig) -> io::Result<()> {
     drop(writer);
     probes::start(now, probes::RING_WORDS);
     if THREAD_OF.swap(process, Ordering::SeqCst) != process {
-        exit::at_exit(flush);
+        exit::at_exit(leave);
         std::thread::Builder::new()
             .name("srdma-trace".into())
             .spawn(write_for_ever)?;
@@ -142,10 +143,24 @@ pub fn flush() {
     }
 }
 
+/// The end of the process: its thread writes what there is.
+fn leave() {
+    if THREAD_OF.load(Ordering::SeqCst) == std::process::id() {
+        LAST_CALL.make(|| ());
+    }
+}
+
 fn write_for_ever() {
     loop {
         std::thread::sleep(PERIOD);
-        flush();
+        if LAST_CALL.is_waiting() {
+            LAST_CALL.answer(|| {
+                flush();
+                true
+            });
+        } else {
+            flush();
+        }
     }
 }
 

@@ -321,6 +321,13 @@ impl Context {
         self.inner.driver.engine.drive()
     }
 
+    /// A last pass, for the end of the process: peers get the acknowledgements that are still due.
+    /// It may be called from the handler of a signal, in the middle of any other call: a thread of
+    /// the device runs the pass, and this one waits for a while at most.
+    pub fn last_call(&self) -> bool {
+        self.inner.driver.engine.last_call()
+    }
+
     /// When somebody has to drive at the latest, if nothing arrives before: for devices on a wire
     /// in memory, whose time only moves when told.
     #[must_use]

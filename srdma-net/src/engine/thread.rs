@@ -100,6 +100,11 @@ impl Thread {
         let _ = sched::be_prompt();
         let mut spin = Spinner::new(SPIN_NS);
         while !self.shared.stop.load(Ordering::SeqCst) {
+            if self.shared.last_call.is_waiting() {
+                self.shared
+                    .last_call
+                    .answer(|| self.shared.drive(By::Anyone));
+            }
             let limit_ns = if self.shared.parked.load(Ordering::SeqCst) {
                 self.disarm();
                 self.look_in = None;

@@ -2,7 +2,9 @@
 //!
 //! A NIC acknowledges by itself. Here an acknowledgement may wait for the next pass of the device,
 //! and a program that ends right after its last receive would leave its peer to ask until it gives
-//! up. So one more pass is run for each device that is open when the process ends.
+//! up. So one more pass is run for each device that is open when the process ends. A program may
+//! end from a signal's handler, in the middle of any call, so nothing here allocates or waits for a
+//! lock.
 
 use crate::context::Context;
 use crate::handle::lock;
@@ -34,7 +36,7 @@ extern "C" fn last_pass() {
     for (_, addr) in open.iter().filter(|(process, _)| *process == me) {
         let context = crate::ffi::object::<Context>(ptr::with_exposed_provenance(*addr));
         if let Some(context) = context {
-            context.verbs.drive();
+            context.verbs.last_call();
         }
     }
 }

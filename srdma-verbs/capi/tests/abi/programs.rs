@@ -54,3 +54,8 @@ fn a_child_opens_the_device_afresh() {
 fn a_program_that_ends_after_its_last_receive_has_acknowledged_it() {
     run("exit", 203);
 }
+
+#[test]
+fn a_program_that_ends_in_the_middle_of_a_call_ends() {
+    run("signal", 205);
+}
