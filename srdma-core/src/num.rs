@@ -172,6 +172,13 @@ impl Psn {
         Self::new(self.0.wrapping_add(packets))
     }
 
+    /// The number `packets` before this one, modulo 2^24.
+    #[inline]
+    #[must_use]
+    pub const fn back(self, packets: u32) -> Self {
+        Self::new(self.0.wrapping_sub(packets))
+    }
+
     /// The number before this one.
     #[must_use]
     pub const fn prev(self) -> Self {

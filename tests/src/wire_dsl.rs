@@ -58,6 +58,13 @@ impl Frame {
         self
     }
 
+    /// Tells so many packets of its message before it, as our own kind does.
+    #[must_use]
+    pub const fn told(mut self, place: u8) -> Self {
+        self.head.bth.place = place;
+        self
+    }
+
     /// Solicited.
     #[must_use]
     pub const fn solicited(mut self) -> Self {

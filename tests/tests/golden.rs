@@ -154,6 +154,7 @@ impl Vector {
                 pad: self.pad,
                 pkey: f.pkey.map_or(Pkey::DEFAULT, Pkey),
                 dest: Qpn::new(f.dest_qp),
+                place: 0,
                 psn: Psn::new(f.psn),
                 becn: f.becn != 0,
                 fecn: f.fecn != 0,

@@ -47,6 +47,8 @@ pub(crate) struct Held {
 pub(crate) struct Part {
     pub(crate) write: bool,
     pub(crate) position: Position,
+    /// How many packets of its message come before it, as the peer [told](Packet::place).
+    pub(crate) place: u8,
 }
 
 impl Part {
@@ -60,6 +62,7 @@ impl Part {
         Some(Self {
             write,
             position: info.position,
+            place: packet.place(),
         })
     }
 }
@@ -355,6 +358,32 @@ impl Reorder {
             }
             self.give_up(held, ieq, counters);
         }
+    }
+
+    /// Takes the packets from `epsn` on that are in their place and of the message that began with
+    /// `first`, up to one that is not: how many, and whether one asks for an acknowledgement.
+    pub(crate) fn take_placed(
+        &mut self,
+        epsn: Psn,
+        first: Psn,
+        counters: &mut Counters,
+    ) -> (u32, bool) {
+        let (mut count, mut asks) = (0, false);
+        for held in &self.list {
+            match held.what {
+                What::Placed { first: of, ack_req }
+                    if of == first && held.psn == epsn.add(count) =>
+                {
+                    asks |= ack_req;
+                    count += 1;
+                }
+                _ => break,
+            }
+        }
+        self.list.drain(..count as usize);
+        self.stats.fpdu_processed += u64::from(count);
+        counters.ieq_reinjected += u64::from(count);
+        (count, asks)
     }
 
     /// What a peer of our kind is told: what is held behind the expected `epsn`, and up to where

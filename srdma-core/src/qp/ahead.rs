@@ -187,7 +187,7 @@ impl Qp {
             && (apart
                 || !earlier
                     .any(|other| other.end_after(una) > 0 && work.clashes(index, other, mtu)))
-            && self.store(ctx, packet, (number, work), psn).is_ok()
+            && self.store(ctx, packet, (number, &work), psn).is_ok()
     }
 
     /// As `work_at`, if it is the request that the last response was for.

@@ -110,10 +110,10 @@ impl Qp {
             return;
         }
         self.retire(ctx);
-        let Some(work) = self.work_at(psn) else {
+        let Some((number, work)) = self.work_at(psn) else {
             return;
         };
-        if let Err(cause) = self.store(ctx, packet, work, psn) {
+        if let Err(cause) = self.store(ctx, packet, (number, &work), psn) {
             self.sq_error(ctx, cause);
             return;
         }
@@ -140,7 +140,7 @@ impl Qp {
         &mut self,
         ctx: &Ctx<'_>,
         packet: &Packet<'_>,
-        (number, work): (u64, SendCtx),
+        (number, work): (u64, &SendCtx),
         psn: Psn,
     ) -> Result<(), Cause> {
         let bad = Cause::new(FlushCode::REM_OP, AeCode::ROCE_RSP_LENGTH_ERROR).bad_response();
@@ -160,14 +160,14 @@ impl Qp {
                     // rule: roce-76
                     return Err(bad);
                 }
-                if self.is_overwritten((number, &work), psn) {
+                if self.is_overwritten((number, work), psn) {
                     return Ok(());
                 }
                 self.scatter(ctx, number, offset, packet.payload())
             }
             (Kind::Atomic, Verb::AtomicAck) => {
                 // rule: roce-75
-                if self.is_overwritten((number, &work), psn) {
+                if self.is_overwritten((number, work), psn) {
                     return Ok(());
                 }
                 let value = packet.atomic_ack().unwrap_or(0);

@@ -19,7 +19,7 @@ use crate::num::{Psn, Qkey};
 use crate::tx::TxArena;
 use crate::tx::arena::MarkKind;
 use crate::tx::payload::Payload;
-use crate::wire::{AtomicEth, Bth, Deth, Head, ImmDt, Opcode, Reth, Service};
+use crate::wire::{AtomicEth, Bth, Deth, FAR, Head, ImmDt, Opcode, Reth, Service};
 
 /// Packets between two acknowledgement requests in a long message: one full run at MTU 4096.
 // rule: roce-46
@@ -62,6 +62,12 @@ impl At {
             Self::Part(..) => MarkKind::Asked(psn.value()),
         }
     }
+}
+
+/// What a packet tells of its place in the message.
+// rule: place-1
+fn place_of(index: u32) -> u8 {
+    u8::try_from(index).map_or(FAR, |index| index.min(FAR))
 }
 
 impl Qp {
@@ -119,10 +125,13 @@ impl Qp {
             }
         }
         let asks = reliable && ask;
+        // A WRITE tells its length, and thereby what is of it.
+        let tells = reliable && self.conn.peer_is_ours() && !self.req.cmd.op.is_write();
         let mut head = Head::new(&Bth {
             pkey: self.conn.pkey,
             ack_req: asks,
             solicited: last && self.req.cmd.solicited,
+            place: if tells { place_of(index) } else { 0 },
             ..Bth::new(opcode, dest, psn)
         });
         self.message_headers(&mut head, work, (first, last), remote);

@@ -101,6 +101,8 @@ pub(super) struct Score {
     /// Behind the last PSN that is settled or known to be missing; of no meaning while idle.
     high: Psn,
     holes: VecDeque<Hole>,
+    /// Some of them may have been asked for. Where packets are late and none is lost, none is.
+    asks: bool,
 }
 
 impl Default for Score {
@@ -110,6 +112,7 @@ impl Default for Score {
             set: 0,
             high: Psn::default(),
             holes: VecDeque::new(),
+            asks: false,
         }
     }
 }
@@ -253,8 +256,18 @@ impl Score {
 
     /// The first PSN from `una` on that is not settled: what is before it is forgotten.
     pub(super) fn advance(&mut self, mut una: Psn) -> Psn {
-        while self.clear(una) {
-            una = una.add(1);
+        while self.set > 0 {
+            let at = una.value() % MAX_PSN_WINDOW;
+            let Some(word) = self.bits.get_mut((at / 64) as usize) else {
+                break;
+            };
+            let run = (*word >> (at % 64)).trailing_ones();
+            if run == 0 {
+                break;
+            }
+            *word &= !(u64::MAX >> (64 - run) << (at % 64));
+            self.set -= run;
+            una = una.add(run);
         }
         self.trim(una);
         una
@@ -313,12 +326,17 @@ impl Score {
     /// An answer to something from `psn` on has come: what was asked for before that was sent is
     /// lost again. False: nothing is.
     pub(super) fn outlived(&mut self, psn: Psn, now: Instant) -> bool {
-        let mut any = false;
+        if !self.asks {
+            return false;
+        }
+        let (mut any, mut asks) = (false, false);
         for hole in &mut self.holes {
             if hole.asked.is_some_and(|asked| psn.since(asked.sent) >= 0) {
                 (hole.asked, hole.since, any) = (None, now, true);
             }
+            asks |= hole.asked.is_some();
         }
+        self.asks = asks;
         any
     }
 
@@ -367,6 +385,7 @@ impl Score {
                 sent,
             });
             hole.times += 1;
+            self.asks = true;
         }
     }
 

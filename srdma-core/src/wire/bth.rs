@@ -5,7 +5,8 @@
 //!       opcode   SE|M|pad(2)|tver(4)    P_Key   F|B|resv(6)  dest QP   A|resv(7)   PSN
 //! ```
 //!
-//! Reserved bits are written as zero and not looked at. The transport version is not kept: a packet
+//! Reserved bits are written as zero and not looked at, but for those before the PSN: devices of our
+//! own kind tell each other in them how far into its message a packet is. The transport version is not kept: a packet
 //! of another version is refused before a `Bth` exists.                        [RoCEv2 1.2]
 
 use super::opcode::{BTH_LEN, Opcode};
@@ -32,6 +33,9 @@ pub struct Bth {
     pub pkey: Pkey,
     /// The queue pair it is for.
     pub dest: Qpn,
+    /// How many packets of its message come before it, up to [`FAR`], for a device of our own kind;
+    /// to others it is a reserved field, and 0.
+    pub place: u8,
     /// Packet sequence number.
     pub psn: Psn,
     /// Backward congestion notification.
@@ -53,6 +57,7 @@ impl Bth {
             pad: 0,
             pkey: Pkey::DEFAULT,
             dest,
+            place: 0,
             psn,
             becn: false,
             fecn: false,
@@ -86,7 +91,8 @@ impl Bth {
         let congestion = (self.fecn as u32) << 31 | (self.becn as u32) << 30;
         let first = (self.opcode.0 as u32) << 24 | flags << 16 | self.pkey.0 as u32;
         let second = congestion | self.dest.value();
-        let third = (self.ack_req as u32) << 31 | self.psn.value();
+        let place = (self.place & FAR) as u32;
+        let third = (self.ack_req as u32) << 31 | place << 24 | self.psn.value();
         [first, second, third]
     }
 
@@ -116,12 +122,16 @@ impl Bth {
             pad: flags >> 4 & 3,
             pkey: Pkey(u16::from_be_bytes([k0, k1])),
             dest: Qpn::from_be_bytes([d0, d1, d2]),
+            place: ack & FAR,
             psn: Psn::from_be_bytes([p0, p1, p2]),
             becn: congestion & 0x40 != 0,
             fecn: congestion & 0x80 != 0,
         }
     }
 }
+
+/// The largest place in a message that seven bits tell: there or further on.
+pub const FAR: u8 = 0x7f;
 
 /// Where the pad count stands in the first word.
 pub(super) const PAD_SHIFT: u32 = 20;

@@ -31,7 +31,7 @@ mod sack;
 mod tests;
 
 pub use aeth::{Aeth, NakCode, Syndrome};
-pub use bth::Bth;
+pub use bth::{Bth, FAR};
 pub use deth::Deth;
 pub use emit::Emit;
 pub use flow::{Ecn, FlowTuple, ROCE_PORT};
@@ -207,6 +207,15 @@ impl<'a> Packet<'a> {
     pub const fn ack_req(&self) -> bool {
         let &[.., flags, _, _, _] = self.bth;
         flags & 0x80 != 0
+    }
+
+    /// How many packets of its message come before this one, up to [`FAR`], as a device of our own
+    /// kind tells; 0 if it does not. Other devices leave these bits zero.
+    #[inline]
+    #[must_use]
+    pub const fn place(&self) -> u8 {
+        let &[.., flags, _, _, _] = self.bth;
+        flags & FAR
     }
 
     /// Packet sequence number.

@@ -1,15 +1,19 @@
 //! Datagrams that are not due yet, in the order of their times.
 
-use core::cmp::{Ordering, Reverse};
+use slab::Slab;
 use srdma_core::time::Instant;
+use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 /// Datagrams held at most, in each direction.
 pub(super) const MAX_HELD: usize = 8192;
 
+/// What is held, each until its time.
 #[derive(Debug)]
 pub(super) struct Hold<T> {
-    held: BinaryHeap<Reverse<Held<T>>>,
+    /// When each is due, in which order they came, and where it is.
+    order: BinaryHeap<Reverse<(Instant, u64, usize)>>,
+    held: Slab<T>,
     /// What was taken and came back.
     front: Option<T>,
     next_order: u64,
@@ -18,7 +22,8 @@ pub(super) struct Hold<T> {
 impl<T> Default for Hold<T> {
     fn default() -> Self {
         Self {
-            held: BinaryHeap::new(),
+            order: BinaryHeap::new(),
+            held: Slab::new(),
             front: None,
             next_order: 0,
         }
@@ -35,9 +40,9 @@ impl<T> Hold<T> {
         if self.is_full() {
             return false;
         }
-        let order = self.next_order;
+        let place = self.held.insert(item);
+        self.order.push(Reverse((due, self.next_order, place)));
         self.next_order += 1;
-        self.held.push(Reverse(Held { due, order, item }));
         true
     }
 
@@ -54,7 +59,8 @@ impl<T> Hold<T> {
         if self.next_due()? > now {
             return None;
         }
-        self.held.pop().map(|Reverse(held)| held.item)
+        let Reverse((_, _, place)) = self.order.pop()?;
+        self.held.try_remove(place)
     }
 
     /// Something is to be taken at `now`.
@@ -64,39 +70,6 @@ impl<T> Hold<T> {
 
     pub(super) fn next_due(&self) -> Option<Instant> {
         // What came back waits for the socket, not for a time.
-        self.held.peek().map(|Reverse(held)| held.due)
-    }
-}
-
-#[derive(Debug)]
-struct Held<T> {
-    due: Instant,
-    order: u64,
-    item: T,
-}
-
-impl<T> Held<T> {
-    const fn key(&self) -> (u64, u64) {
-        (self.due.0, self.order)
-    }
-}
-
-impl<T> PartialEq for Held<T> {
-    fn eq(&self, other: &Self) -> bool {
-        self.key() == other.key()
-    }
-}
-
-impl<T> Eq for Held<T> {}
-
-impl<T> PartialOrd for Held<T> {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl<T> Ord for Held<T> {
-    fn cmp(&self, other: &Self) -> Ordering {
-        self.key().cmp(&other.key())
+        self.order.peek().map(|Reverse((due, ..))| *due)
     }
 }

@@ -5,6 +5,7 @@
 use crate::placed::{MTU, keeping, stats};
 use srdma_core::num::Rkey;
 use srdma_core::qp::attr::QpState;
+use srdma_core::wire::FAR;
 use srdma_tests::node::{Node, QpSpec, pattern};
 use srdma_tests::rig::{RQ_PSN, Rig};
 use srdma_tests::wire_dsl::{
@@ -14,7 +15,7 @@ use srdma_tests::wire_dsl::{
 
 /// What a message does.
 #[derive(Clone, Copy, Debug)]
-enum What {
+pub(super) enum What {
     Send,
     Write(u64, Rkey),
     /// The same with immediate data, if it has more than a packet.
@@ -46,14 +47,30 @@ fn message(psn: u32, what: What, bytes: &[u8]) -> Vec<Frame> {
     bytes.chunks(MTU).enumerate().map(packet).collect()
 }
 
+/// The same of a peer of our own kind, which tells the place of each packet.
+pub(super) fn told_message(psn: u32, what: What, bytes: &[u8]) -> Vec<Frame> {
+    let told = |(n, frame): (usize, Frame)| match what {
+        What::Send => frame.told(u8::try_from(n).unwrap_or(FAR).min(FAR)),
+        _ => frame,
+    };
+    let plain = message(psn, what, bytes).into_iter();
+    plain.enumerate().map(told).collect()
+}
+
+/// A device that keeps packets, with a peer of its own kind.
+pub(super) fn with_own_kind() -> Rig {
+    let spec = QpSpec::default().own_kind();
+    Rig::on(Node::keeping("10.0.0.1"), &spec)
+}
+
 /// Says the packets of `from` with these numbers.
-fn tell(rig: &mut Rig, from: &[Frame], numbers: impl IntoIterator<Item = usize>) {
+pub(super) fn tell(rig: &mut Rig, from: &[Frame], numbers: impl IntoIterator<Item = usize>) {
     for n in numbers {
         rig.tell(from[n].clone());
     }
 }
 
-fn ahead(rig: &Rig) -> u64 {
+pub(super) fn ahead(rig: &Rig) -> u64 {
     rig.counter("requests_ahead")
 }
 
@@ -324,7 +341,12 @@ fn in_whatever_order_they_come_the_outcome_is_that_of_the_right_one() {
 /// Says so many messages in order to one device, out of order to another, and compares; how many
 /// packets were placed ahead of their turn.
 fn one_round(rng: &mut fastrand::Rng, round: u32) -> u64 {
-    let (mut right, mut wrong) = (keeping(), keeping());
+    let own_kind = rng.bool();
+    let (mut right, mut wrong) = if own_kind {
+        (with_own_kind(), with_own_kind())
+    } else {
+        (keeping(), keeping())
+    };
     // Places of a message: all over each other, half over each other, or apart.
     let step = [0, 512, 3 * 1024, 8 * 1024][rng.usize(..4)];
     let sends = rng.u8(..3);
@@ -353,7 +375,11 @@ fn one_round(rng: &mut fastrand::Rng, round: u32) -> u64 {
                 What::WriteImm(..) => rig.recv(40 * 1024, 6 * 1024),
                 What::Write(..) => {}
             }
-            let more = message(psn, what, &bytes);
+            let more = if own_kind {
+                told_message(psn, what, &bytes)
+            } else {
+                message(psn, what, &bytes)
+            };
             packets = u32::try_from(more.len()).expect("a few");
             frames.extend(more);
         }

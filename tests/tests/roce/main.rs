@@ -39,6 +39,7 @@ mod replay;
 mod sack;
 mod srq;
 mod state;
+mod told;
 mod uc;
 mod ud;
 mod xrc;

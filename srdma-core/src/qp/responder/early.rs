@@ -84,11 +84,19 @@ impl Qp {
             Err(admission) => return admission,
         };
         let room = early.make_room(index, ctx.ieq, ctx.counters);
-        let first = room.then(|| self.message_of(ctx, packet, index)).flatten();
-        let place = first.and_then(|first| {
-            let place = self.known_place(ctx, packet, first)?;
-            Some((place, first))
-        });
+        let mut first = None;
+        let mut place = None;
+        if room {
+            place = self.place_of_next(packet, index);
+            first = place.map(|(_, first)| first);
+            if first.is_none() {
+                first = self.message_of(ctx, packet, index);
+                place = first.and_then(|first| {
+                    let place = self.known_place(ctx, packet, first)?;
+                    Some((place, first))
+                });
+            }
+        }
         let ack_req = packet.ack_req();
         let part = Part::of(packet);
         let what = match place {
@@ -143,22 +151,24 @@ impl Qp {
         }
     }
 
-    /// The turn of a packet has come whose payload is in its place. False: the peer ended the
-    /// message that it was taken for, so it does not count.
-    fn serve_placed(&mut self, ctx: &mut Ctx<'_>, first: Psn, ack_req: bool) -> bool {
-        if !self.is_present(first) {
-            return false;
-        }
+    /// The turn of packets has come whose payload is in its place: all that follow each other.
+    /// False: there are none of the message in progress.
+    fn serve_placed(&mut self, ctx: &mut Ctx<'_>) -> bool {
         let Some(Message::Send { done } | Message::Write { done, .. }) = &mut self.rsp.message
         else {
             return false;
         };
-        *done += u64::from(self.conn.mtu);
-        self.rsp.epsn = self.rsp.epsn.add(1);
+        let Some(early) = self.early.as_mut() else {
+            return false;
+        };
+        let (epsn, first) = (self.rsp.epsn, self.rsp.first);
+        let (count, ack_req) = early.take_placed(epsn, first, ctx.counters);
+        *done += u64::from(count) * u64::from(self.conn.mtu);
+        self.rsp.epsn = epsn.add(count);
         if ack_req {
             self.ack_due(ctx);
         }
-        true
+        count > 0
     }
 
     /// The peer asked, and would learn nothing from the hole alone.
@@ -267,7 +277,7 @@ impl Qp {
             return;
         }
         self.rsp.unsettled = false;
-        let mut served = false;
+        let mut served = self.serve_placed(ctx);
         while let Some(what) = self
             .early
             .as_mut()
@@ -275,7 +285,8 @@ impl Qp {
         {
             served = true;
             let good = match what {
-                What::Placed { first, ack_req } => self.serve_placed(ctx, first, ack_req),
+                // The peer ended the message that it was taken for, so it does not count.
+                What::Placed { .. } => false,
                 What::Whole(buf) => {
                     let good = self.serve_kept(ctx, &buf);
                     ctx.ieq.pool.put(buf);
@@ -286,6 +297,7 @@ impl Qp {
                 self.discard_early(ctx);
                 return;
             }
+            self.serve_placed(ctx);
         }
         if served {
             // rule: ieq-9

@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! WRITE   its first packet says how many follow, and where they go
-//! SEND    one packet cannot be both the last of a message and the first of the next, so what is
+//! SEND    a peer of our kind tells in each packet how many come before it; of another we know that
+//!         one packet cannot be both the last of a message and the first of the next, so what is
 //!         one behind the other, or two, is of one message, or of two that follow each other
 //! ```
 //!
@@ -21,7 +22,7 @@ use crate::puda::line::{InLine, Target};
 use crate::puda::reorder::{Part, Reorder, What};
 use crate::qp::Qp;
 use crate::qp::window::packets_of;
-use crate::wire::{Packet, Position, Verb};
+use crate::wire::{FAR, Packet, Position, Verb};
 
 /// Where a payload goes: into what, and how far.
 #[derive(Clone, Copy, Debug)]
@@ -90,6 +91,34 @@ impl Qp {
         }
     }
 
+    /// As [`message_of`](Self::message_of) and [`known_place`](Self::known_place), for what comes
+    /// most: the packet behind the last one that is held, in the middle of the message in progress.
+    pub(super) fn place_of_next(&self, packet: &Packet<'_>, index: usize) -> Option<(Place, Psn)> {
+        let held = self.early.as_deref()?.before(index)?;
+        let (psn, first, mtu) = (packet.psn(), held.first?, self.conn.mtu);
+        let (info, bytes) = (packet.info(), packet.payload());
+        let follows = first == self.rsp.first
+            && psn == held.psn.add(1)
+            && info.position == Position::Middle
+            && held.part?.position == Position::Middle
+            && bytes.len() == mtu as usize;
+        if !follows {
+            return None;
+        }
+        let n = u64::try_from(psn.since(first)).ok()?;
+        let at = n * u64::from(mtu);
+        let place = match (self.rsp.message?, info.verb) {
+            (Message::Send { .. }, Verb::Send) => Place::Taken(at),
+            // Its last packet is no middle one.
+            (Message::Write { claim, len, .. }, Verb::Write) => {
+                let ends = at + u64::from(mtu) >= u64::from(len);
+                Place::Known(Target::Claimed(claim.filter(|_| !ends)?), at)
+            }
+            _ => return None,
+        };
+        Some((place, first))
+    }
+
     /// First packet of the message that a packet is of, which comes at `index` of the list; `None`
     /// if that is not sure. A first packet whose message follows what is known is put in line.
     pub(super) fn message_of(
@@ -129,16 +158,32 @@ impl Qp {
             within(present.first, present.packets)
                 .or_else(|| writes.find_map(|later| within(later.first, later.packets)))
         } else {
-            let first = before.first.filter(|_| !before.ends)?;
-            let near = psn.since(before.psn) <= 2;
+            let first = self.first_of_send((psn, part), before)?;
             let send = if first == present.first {
                 present.packets.is_none()
             } else {
                 let mut sends = line.iter().filter(|later| !later.is_write());
                 sends.any(|later| later.first == first)
             };
-            (near && send).then_some(first)
+            send.then_some(first)
         }
+    }
+
+    /// The PSN that the message of a SEND's packet began with, if that is sure.
+    // rule: place-1
+    fn first_of_send(&self, (psn, part): (Psn, Part), before: Before) -> Option<Psn> {
+        let told = if self.conn.peer_is_ours() {
+            part.place
+        } else {
+            0
+        };
+        if (1..FAR).contains(&told) {
+            return Some(psn.back(u32::from(told)));
+        }
+        let first = before.first.filter(|_| !before.ends)?;
+        // A message that began behind `before` would be told to have begun there.
+        let near = if told == FAR { i32::from(FAR) } else { 2 };
+        (psn.since(before.psn) <= near).then_some(first)
     }
 
     /// What is held from `index` on may be known better, now that what comes before it is.
