@@ -18,6 +18,8 @@
 //! The private port never changes, because the ICRC covers it. Sending and receiving: `tx.rs`,
 //! `rx.rs`; sharing: `share.rs`.
 
+mod usual;
+
 use crate::error::NetError;
 use crate::offload::OffloadConfig;
 use crate::share::owner;
@@ -28,6 +30,7 @@ use std::io::{self, IoSlice};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
+use usual::{Marks, Usual};
 
 /// The UDP port of RoCEv2, for every receiver.                       [RoCEv2 1.1]
 pub const ROCE_PORT: u16 = 4791;
@@ -121,6 +124,7 @@ pub struct RoceSocket {
     private: End,
     tx_buffer: u32,
     door: Option<End>,
+    usual: Usual,
 }
 
 impl RoceSocket {
@@ -147,6 +151,7 @@ impl RoceSocket {
             private: End::new(local, port, socket, gro, config),
             tx_buffer,
             door: None,
+            usual: Usual::new((config.tclass, config.hop_limit)),
         })
     }
 
@@ -228,6 +233,16 @@ impl RoceSocket {
     #[must_use]
     pub fn tx_fd(&self) -> BorrowedFd<'_> {
         self.private.fd()
+    }
+
+    /// A message that is sent asks for these marks; what the socket has of its own.
+    pub(crate) fn usual_marks(&self, asked: Marks) -> Marks {
+        self.usual.asked(asked)
+    }
+
+    /// Gives the socket the marks that its messages ask for, if that is worth it.
+    pub(crate) fn adapt(&self) {
+        self.usual.adapt(self.tx_fd(), self.local().is_ipv6());
     }
 
     /// Sends one datagram, whose bytes lie in several places.

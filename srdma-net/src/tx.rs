@@ -163,6 +163,7 @@ impl Sender {
         at: &mut Cursor,
     ) -> Option<bool> {
         self.counters.calls += 1;
+        socket.adapt();
         let messages = Messages {
             socket,
             batch,
@@ -253,7 +254,7 @@ impl<'a> Iterator for Messages<'a> {
         let gso = self.offload.gso(run.target.ip());
         let packet = self.at.packet;
         step_over(&mut self.at, run, gso);
-        let config = self.socket.config();
+        let (tclass, hop_limit) = self.socket.usual_marks((run.tclass, run.hop_limit));
         let many = run.packets > 1;
         Some(Outgoing {
             target: run.target,
@@ -262,9 +263,9 @@ impl<'a> Iterator for Messages<'a> {
             options: TxOptions {
                 // rule: roce-157
                 segment: (many && gso).then_some(run.segment_len),
-                tclass: (run.tclass != config.tclass).then_some(run.tclass),
+                tclass: (run.tclass != tclass).then_some(run.tclass),
                 // Multicast has a default of its own, so it is always told.
-                hop_limit: (run.hop_limit != config.hop_limit || run.target.ip().is_multicast())
+                hop_limit: (run.hop_limit != hop_limit || run.target.ip().is_multicast())
                     .then_some(run.hop_limit),
             },
         })
