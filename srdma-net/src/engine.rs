@@ -314,7 +314,10 @@ impl Shared {
 
     fn drive(&self, by: By) -> bool {
         // Pairs with the fence in `run`: either we get the lock, or its holder sees our doorbell.
-        fence(Ordering::SeqCst);
+        // Who polls has rung none, but for what it left to this look.
+        if by != By::Poller || self.join.is_waiting() {
+            fence(Ordering::SeqCst);
+        }
         let Some(core) = self.try_lock() else {
             return false;
         };
@@ -345,12 +348,17 @@ impl Shared {
             // to stay out.
             let expel = by == By::Poller && core.steady.is_steady() && !looking_in && planned != 0;
             if by == By::Poller {
-                let end = if passed.active { self.clock.now() } else { now };
+                let end = if passed.long { self.clock.now() } else { now };
                 // Telling it may cost the poller its processor for a while.
                 let away = if expel { ERRAND_NS } else { 0 };
                 self.pollers.mark(end.after(away));
             }
-            let due = core.deadline(now);
+            // Whoever sleeps knows of what was due before.
+            let due = if passed.idle {
+                None
+            } else {
+                core.deadline(now)
+            };
             let wake = expel || due.is_some_and(|at| at.0.saturating_add(1) < planned);
             drop(core);
             if wake {

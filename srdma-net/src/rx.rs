@@ -12,7 +12,6 @@ use crate::socket::End;
 use crate::sys::mmsg::{Incoming, RecvRing};
 use srdma_core::rx::RxMeta;
 use srdma_core::wire::flow::Ecn;
-use std::io;
 use std::sync::Arc;
 
 /// Buffers of a ring if nothing is configured.
@@ -78,9 +77,9 @@ impl RxRing {
         let got = match self.ring.receive(socket.fd()) {
             Ok(got) => got,
             Err(error) => {
-                let quiet = [io::ErrorKind::WouldBlock, io::ErrorKind::Interrupted];
-                self.counters.errors += u64::from(!quiet.contains(&error.kind()));
-                0
+                let quiet = matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::EINTR));
+                self.counters.errors += u64::from(!quiet);
+                return 0;
             }
         };
         self.counters.kept = self.ring.replaced();

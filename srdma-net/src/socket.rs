@@ -229,6 +229,14 @@ impl RoceSocket {
             .flatten()
     }
 
+    pub(crate) const fn private(&self) -> &End {
+        &self.private
+    }
+
+    pub(crate) const fn door(&self) -> Option<&End> {
+        self.door.as_ref()
+    }
+
     /// The sending socket, to sleep on while it is blocked.
     #[must_use]
     pub fn tx_fd(&self) -> BorrowedFd<'_> {

@@ -170,6 +170,7 @@ impl Cq {
     /// }
     /// # Ok(()) }
     /// ```
+    #[inline]
     pub fn poll(&self) -> Poll<'_> {
         Poll {
             state: lock(&self.inner.state),

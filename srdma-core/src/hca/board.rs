@@ -144,11 +144,12 @@ impl<const FAN: usize> Board<FAN> {
     /// Something was rung and not yet taken.
     #[must_use]
     pub fn is_dirty(&self) -> bool {
-        let trees = [&self.sq, &self.cq, &self.cq_ack, &self.srq, &self.irq].map(|set| &set.root);
-        [&self.single]
-            .into_iter()
-            .chain(trees)
-            .any(|root| load(root) != 0)
+        let trees = load(&self.sq.root)
+            | load(&self.cq.root)
+            | load(&self.cq_ack.root)
+            | load(&self.srq.root)
+            | load(&self.irq.root);
+        trees | load(&self.single) != 0
     }
 
     fn mark_single(&self, bit: u64) {

@@ -32,6 +32,9 @@ impl Hca {
         acks: Acks,
     ) -> Option<TxBatch<'a>> {
         arena.reset();
+        if self.dev.ready.is_empty() && (acks != Acks::Send || self.dev.acks.is_empty()) {
+            return None;
+        }
         let limit = u64::from(arena.limits.unreliable);
         let mut unreliable = 0;
         while arena.has_room(MAX_PIECES) {
@@ -52,7 +55,9 @@ impl Hca {
                 break;
             }
         }
-        self.dev.ready.append(&mut self.dev.held);
+        if !self.dev.held.is_empty() {
+            self.dev.ready.append(&mut self.dev.held);
+        }
         if acks == Acks::Send {
             self.send_acks(now, arena);
         }

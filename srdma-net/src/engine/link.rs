@@ -360,14 +360,16 @@ impl UdpLink {
         self.passes = self.passes.wrapping_add(1);
         let mut total = 0;
         for (at, (socket, quiet)) in self.sockets.iter().zip(&mut self.quiet).enumerate() {
-            for (end, quiet) in socket.ends().zip(quiet) {
-                if quiet.rests(now, self.passes) {
+            let [private, door] = quiet;
+            for (end, quiet) in [(Some(socket.private()), private), (socket.door(), door)] {
+                let Some(end) = end.filter(|_| !quiet.rests(now, self.passes)) else {
+                    continue;
+                };
+                let got = self.rx.receive(end);
+                if got == 0 {
                     continue;
                 }
-                let got = self.rx.receive(end);
-                if got != 0 {
-                    quiet.gave();
-                }
+                quiet.gave();
                 total += got;
                 for (index, buffer) in self.rx.filled() {
                     let lends = hca.wants_slabs();

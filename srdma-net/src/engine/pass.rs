@@ -61,8 +61,12 @@ pub(crate) struct Passed {
     pub(super) fired: u64,
     /// Something was received or sent.
     pub(super) active: bool,
+    /// It was more than one buffer, and took its time.
+    pub(super) long: bool,
     /// Acknowledgements wait for a reply of the program.
     pub(super) awaits: bool,
+    /// Nothing came, was due or was to be sent: all is as it was before.
+    pub(super) idle: bool,
 }
 
 impl Passed {
@@ -71,7 +75,9 @@ impl Passed {
         Self {
             fired: self.fired | next.fired,
             active: self.active || next.active,
+            long: self.long || next.long,
             awaits: next.awaits,
+            idle: self.idle && next.idle,
         }
     }
 }
@@ -89,7 +95,7 @@ impl Core {
         let Self { hca, link, .. } = self;
         // Whoever runs the pass: who posted may have found the device taken.
         let mut posted = by == By::Poster;
-        board.take(|what| {
+        let rang = board.take(|what| {
             posted |= matches!(what, Doorbell::Sq(_));
             hca.ring(now, what);
         });
@@ -104,7 +110,8 @@ impl Core {
         } else {
             link.receive(now, hca)
         };
-        if hca.poll_timeout().is_some_and(|at| at <= now) {
+        let timed = hca.poll_timeout().is_some_and(|at| at <= now);
+        if timed {
             hca.handle_timeout(now);
         }
         // They wait only where somebody comes by when the wait is over: the background thread if it
@@ -117,6 +124,17 @@ impl Core {
         } else {
             Acks::Send
         };
+        let awaits = acks == Acks::Wait;
+        // Most looks of who polls end here.
+        if by == By::Poller && received == 0 && !(rang || timed) && self.has_nothing_to_send(acks) {
+            return Passed {
+                fired: 0,
+                active: false,
+                long: false,
+                awaits,
+                idle: true,
+            };
+        }
         let sent = self.transmit(now, acks);
         let mut fired = 0u64;
         while let Some(vector) = self.hca.poll_interrupt(now) {
@@ -125,8 +143,15 @@ impl Core {
         Passed {
             fired,
             active: received > 0 || sent,
-            awaits: acks == Acks::Wait,
+            long: received > 1 || sent,
+            awaits,
+            idle: false,
         }
+    }
+
+    fn has_nothing_to_send(&self, acks: Acks) -> bool {
+        let owes = acks == Acks::Send && self.hca.owes_acks();
+        !(owes || self.blocked || self.hca.has_work()) && self.link.faults.is_off()
     }
 
     fn transmit(&mut self, now: Instant, acks: Acks) -> bool {

@@ -7,13 +7,9 @@ use srdma_core::time::Instant;
 const QUIET_AFTER: u32 = 64;
 /// Every socket is looked at as often as this …
 const QUIET_PASSES: u32 = 32;
-/// … and after this time, where passes take long: on a busy processor, where who polls gives it up
-/// after each.
+/// … and after this time, where passes take long: on a slow processor, or on a busy one, where who
+/// polls gives it up after each.
 const QUIET_NS: u64 = 10_000;
-/// On a slow one a look costs much of a pass: after so many passes, if that is longer …
-const SLOW_PASSES: u64 = 4;
-/// … but after this time.
-const SLOW_NS: u64 = 100_000;
 
 /// A socket on which nothing comes.
 #[derive(Clone, Copy, Debug, Default)]
@@ -22,18 +18,18 @@ pub(super) struct Quiet {
     passes: u32,
     /// The last look at it.
     looked: Instant,
-    /// The last pass.
-    passed: Instant,
 }
 
 impl Quiet {
     /// A pass at `now`, one of many: true if the socket is not to be looked at.
+    #[inline]
     pub(super) fn rests(&mut self, now: Instant, pass: u32) -> bool {
         self.passes = self.passes.saturating_add(1);
-        let step = now.since(std::mem::replace(&mut self.passed, now));
-        let slow = step.saturating_mul(SLOW_PASSES);
-        let rests = pass & (turn_of(self.passes) - 1) != 0
-            && now.since(self.looked) < slow.clamp(QUIET_NS, SLOW_NS);
+        if self.passes < 2 * QUIET_AFTER {
+            self.looked = now;
+            return false;
+        }
+        let rests = pass & (turn_of(self.passes) - 1) != 0 && now.since(self.looked) < QUIET_NS;
         if !rests {
             self.looked = now;
         }
@@ -73,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn where_passes_take_long_a_quiet_socket_is_looked_at_more_often() {
+    fn where_passes_take_long_a_quiet_socket_is_looked_at_in_each() {
         let looks = |step: u64| {
             let mut quiet = Quiet::default();
             let passes = 2 * QUIET_AFTER * QUIET_PASSES;
@@ -86,8 +82,6 @@ mod tests {
         };
         assert_eq!(looks(1), 2);
         assert_eq!(looks(QUIET_NS / 4), 16);
-        assert_eq!(looks(QUIET_NS), 16);
-        assert_eq!(looks(SLOW_NS / 2), 32);
-        assert_eq!(looks(SLOW_NS), 64);
+        assert_eq!(looks(QUIET_NS), 64);
     }
 }

@@ -10,6 +10,7 @@
 //! | `memory.rs` | memory of this process that may be absent | a word by its address |
 //! | `lock.rs` | locks on bytes of a file | a pointer to their description |
 //! | `exit.rs` | a call at the end of the process | a pointer to a function |
+//! | `clock.rs` | the monotonic clock as one number | a pointer to where it is written |
 //! | `ppoll.rs` | sleeping on several descriptors | an array of them, and a time limit |
 //! | `sched.rs` | a thread that runs soon | the kernel's description of its scheduling |
 //! | `cmsg.rs` | control messages, as bytes | macros of libc for their lengths |
@@ -32,6 +33,7 @@ macro_rules! syscall {
 }
 
 pub(crate) mod addr;
+pub(crate) mod clock;
 pub(crate) mod cmsg;
 pub(crate) mod eventfd;
 pub(crate) mod exit;
