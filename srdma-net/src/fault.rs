@@ -231,21 +231,29 @@ impl FaultInjector {
                 );
             }
         };
-        let mut left = buffer.len().div_ceil(meta.stride.max(1)) as u64;
-        let mut clear = 0;
-        for (one, bytes) in datagrams(meta, buffer) {
-            let end = at + bytes.len();
-            if clear == 0 {
-                clear = self.judge.pass_over(Direction::In, left);
-                self.counters.offered += clear;
-            }
-            left -= 1;
-            let decision = if clear > 0 {
-                clear -= 1;
-                Decision::default()
+        let stride = meta.stride.max(1);
+        let mut index = 0;
+        while at < buffer.len() {
+            // What nothing happens to is not looked at one by one.
+            let rest = (buffer.len() - at).div_ceil(stride) as u64;
+            let clear = if self.arrivals.is_due(now) {
+                0
             } else {
-                self.decide(Direction::In, bytes)
+                self.judge.pass_over(Direction::In, rest)
             };
+            if clear > 0 {
+                let count = usize::try_from(clear).unwrap_or(0);
+                run.get_or_insert_with(|| (at, alone(meta, index, stride)));
+                self.counters.offered += clear;
+                self.counters.delivered += clear;
+                at = buffer.len().min(at + count * stride);
+                index += count;
+                continue;
+            }
+            let end = buffer.len().min(at + stride);
+            let bytes = buffer.get(at..end).unwrap_or_default();
+            let one = alone(meta, index, bytes.len());
+            let decision = self.decide(Direction::In, bytes);
             if !decision.is_prompt() || self.arrivals.is_due(now) {
                 hand_on(&mut run, at);
                 self.carry_out(now, one, bytes, &decision);
@@ -259,7 +267,7 @@ impl FaultInjector {
                     hand_on(&mut Some((at, one)), end);
                 }
             }
-            at = end;
+            (at, index) = (end, index + 1);
         }
         hand_on(&mut run, at);
     }
@@ -404,15 +412,17 @@ fn datagrams<'a>(
     buffer: &'a [u8],
 ) -> impl Iterator<Item = (RxMeta, &'a [u8])> + use<'a> {
     let each = buffer.chunks(meta.stride.max(1)).enumerate();
-    each.map(|(index, bytes)| {
-        let index = u16::try_from(index).unwrap_or(0);
-        let alone = RxMeta {
-            stride: bytes.len(),
-            first: meta.first.wrapping_add(index),
-            ..*meta
-        };
-        (alone, bytes)
-    })
+    each.map(|(index, bytes)| (alone(meta, index, bytes.len()), bytes))
+}
+
+/// What the device is told of datagram `index` of a buffer, and of what is merged behind it.
+fn alone(meta: &RxMeta, index: usize, stride: usize) -> RxMeta {
+    let index = u16::try_from(index).unwrap_or(0);
+    RxMeta {
+        stride,
+        first: meta.first.wrapping_add(index),
+        ..*meta
+    }
 }
 
 #[cfg(test)]

@@ -187,7 +187,7 @@ impl Qp {
     }
 
     /// Places response bytes at `offset` of the local buffers of WQE `number`.
-    fn scatter(
+    pub(super) fn scatter(
         &mut self,
         ctx: &Ctx<'_>,
         number: u64,
