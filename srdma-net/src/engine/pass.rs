@@ -125,8 +125,9 @@ impl Core {
             Acks::Send
         };
         let awaits = acks == Acks::Wait;
+        let silent = !(rang || timed) && self.has_nothing_to_send(acks);
         // Most looks of who polls end here.
-        if by == By::Poller && received == 0 && !(rang || timed) && self.has_nothing_to_send(acks) {
+        if by == By::Poller && received == 0 && silent {
             return Passed {
                 fired: 0,
                 active: false,
@@ -135,7 +136,7 @@ impl Core {
                 idle: true,
             };
         }
-        let sent = self.transmit(now, acks);
+        let sent = !silent && self.transmit(now, acks);
         let mut fired = 0u64;
         while let Some(vector) = self.hca.poll_interrupt(now) {
             fired |= 1 << (vector.0 % MAX_VECTORS);
