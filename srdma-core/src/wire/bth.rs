@@ -5,9 +5,9 @@
 //!       opcode   SE|M|pad(2)|tver(4)    P_Key   F|B|resv(6)  dest QP   A|resv(7)   PSN
 //! ```
 //!
-//! Reserved bits are written as zero and not looked at, but for those before the PSN: devices of our
-//! own kind tell each other in them how far into its message a packet is. The transport version is not kept: a packet
-//! of another version is refused before a `Bth` exists.                        [RoCEv2 1.2]
+//! Reserved bits are written as zero and not looked at, but for those before the PSN: devices of
+//! our own kind tell each other in them how far into its message a packet is. The transport version
+//! is not kept: a packet of another version is refused before a `Bth` exists.  [RoCEv2 1.2, 6.5]
 
 use super::opcode::{BTH_LEN, Opcode};
 use crate::num::{Pkey, Psn, Qpn};

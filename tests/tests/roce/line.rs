@@ -342,11 +342,9 @@ fn in_whatever_order_they_come_the_outcome_is_that_of_the_right_one() {
 /// packets were placed ahead of their turn.
 fn one_round(rng: &mut fastrand::Rng, round: u32) -> u64 {
     let own_kind = rng.bool();
-    let (mut right, mut wrong) = if own_kind {
-        (with_own_kind(), with_own_kind())
-    } else {
-        (keeping(), keeping())
-    };
+    let rig = || if own_kind { with_own_kind() } else { keeping() };
+    let (mut right, mut wrong) = (rig(), rig());
+    let message = if own_kind { told_message } else { message };
     // Places of a message: all over each other, half over each other, or apart.
     let step = [0, 512, 3 * 1024, 8 * 1024][rng.usize(..4)];
     let sends = rng.u8(..3);
@@ -375,11 +373,7 @@ fn one_round(rng: &mut fastrand::Rng, round: u32) -> u64 {
                 What::WriteImm(..) => rig.recv(40 * 1024, 6 * 1024),
                 What::Write(..) => {}
             }
-            let more = if own_kind {
-                told_message(psn, what, &bytes)
-            } else {
-                message(psn, what, &bytes)
-            };
+            let more = message(psn, what, &bytes);
             packets = u32::try_from(more.len()).expect("a few");
             frames.extend(more);
         }
