@@ -56,6 +56,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, TryLockError};
 /// Longest pass of a poller: while it lasts, the poller counts as driving. A pass may take in a
 /// ring of full buffers, which takes longer than a caller may be away.
 const PASS_NS: u64 = 10_000_000;
+/// What a pass takes that brings one buffer: 64 KiB at most.
+const BUFFER_NS: u64 = 20_000;
 /// Vectors that a device can have: one bit each in a pass's result.
 pub const MAX_VECTORS: u16 = 64;
 
@@ -218,14 +220,11 @@ impl Engine {
     }
 
     /// A last pass, for the end of the process, which may come in the middle of any call: the
-    /// background thread runs it, and this thread waits for a while at most. Without one, it is a
-    /// [`drive`](Self::drive). False: it could not be run.
+    /// background thread runs it, and this thread waits for a while at most. False: it was not run,
+    /// since the call that was cut short is in its way, or there is no such thread.
     pub fn last_call(&self) -> bool {
         let shared = &*self.shared;
-        if shared.waker.is_none() {
-            return self.drive();
-        }
-        shared.last_call.make(|| shared.wake_thread())
+        shared.waker.is_some() && shared.last_call.make(|| shared.wake_thread(), || 0)
     }
 
     /// Waits for the device and gives access to it; a pass follows.
@@ -348,7 +347,13 @@ impl Shared {
             // to stay out.
             let expel = by == By::Poller && core.steady.is_steady() && !looking_in && planned != 0;
             if by == By::Poller {
-                let end = if passed.long { self.clock.now() } else { now };
+                let end = if passed.long {
+                    self.clock.now()
+                } else if passed.active {
+                    now.after(BUFFER_NS)
+                } else {
+                    now
+                };
                 // Telling it may cost the poller its processor for a while.
                 let away = if expel { ERRAND_NS } else { 0 };
                 self.pollers.mark(end.after(away));

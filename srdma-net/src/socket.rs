@@ -51,7 +51,8 @@ pub struct SocketConfig {
     pub tx_buffer: Option<u32>,
     /// TOS or traffic class of packets that ask for no other.
     pub tclass: u8,
-    /// TTL or hop limit of packets that ask for no other.
+    /// TTL or hop limit of packets that ask for no other; for those that nobody asks for, it may be
+    /// more.
     pub hop_limit: u8,
     /// Which offloads may be used.
     pub offload: OffloadConfig,

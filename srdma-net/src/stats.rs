@@ -12,6 +12,7 @@
 
 use crate::engine::WeakEngine;
 use crate::share;
+use crate::sys::exit::leave_signals_alone;
 use socket2::SockRef;
 use std::fmt::Write as _;
 use std::fs::DirBuilder;
@@ -98,6 +99,7 @@ fn serve() -> io::Result<()> {
     std::thread::Builder::new()
         .name("srdma-stats".into())
         .spawn(move || {
+            leave_signals_alone();
             sweep(&folder);
             answer_all(&listener);
         })?;

@@ -24,7 +24,7 @@ use srdma_core::trace::{self as probes, Kind, Record};
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
@@ -71,6 +71,8 @@ static WRITER: Mutex<Option<Writer>> = Mutex::new(None);
 /// The process that the thread is of; a child has none until it opens a device.
 static THREAD_OF: AtomicU32 = AtomicU32::new(0);
 static LAST_CALL: LastCall = LastCall::new();
+/// Grows while the writer gets somewhere.
+static WRITTEN: AtomicU64 = AtomicU64::new(0);
 static NAMES: Mutex<Vec<String>> = Mutex::new(Vec::new());
 
 /// Enters a device; its number in records.
@@ -146,11 +148,12 @@ pub fn flush() {
 /// The end of the process: its thread writes what there is.
 fn leave() {
     if THREAD_OF.load(Ordering::SeqCst) == std::process::id() {
-        LAST_CALL.make(|| ());
+        LAST_CALL.make(|| (), || WRITTEN.load(Ordering::Relaxed));
     }
 }
 
 fn write_for_ever() {
+    exit::leave_signals_alone();
     loop {
         std::thread::sleep(PERIOD);
         if LAST_CALL.is_waiting() {
@@ -198,6 +201,7 @@ impl Writer {
                 None => Vec::new(),
             };
             round.push((record.time_ns, line, block));
+            WRITTEN.fetch_add(1, Ordering::Relaxed);
         });
         let lost = probes::take_lost();
         if lost != 0 {
@@ -214,6 +218,7 @@ impl Writer {
         // Threads take their time before their place: neighbours may have changed places.
         round.sort_by_key(|(time, ..)| *time);
         for (_, line, block) in round {
+            WRITTEN.fetch_add(1, Ordering::Relaxed);
             // Who reads has gone, or the disk is full: the program goes on.
             if let Some(lines) = &mut self.lines {
                 let _ = lines.write_all(line.as_bytes());

@@ -323,7 +323,8 @@ impl Context {
 
     /// A last pass, for the end of the process: peers get the acknowledgements that are still due.
     /// It may be called from the handler of a signal, in the middle of any other call: a thread of
-    /// the device runs the pass, and this one waits for a while at most.
+    /// the device runs the pass, and this one waits for a while at most. False: it was not run; a
+    /// device without a background thread never does.
     pub fn last_call(&self) -> bool {
         self.inner.driver.engine.last_call()
     }

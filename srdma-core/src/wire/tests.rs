@@ -25,7 +25,7 @@ fn sample(opcode: Opcode, seed: u64) -> Emit {
             migrated: rng.bool(),
             ack_req: rng.bool(),
             pad: 0,
-            place: 0,
+            place: rng.u8(..=FAR),
             pkey: Pkey(rng.u16(..)),
             dest: Qpn::new(rng.u32(..)),
             psn: Psn::new(rng.u32(..)),
@@ -112,7 +112,7 @@ fn every_opcode_goes_there_and_back() {
                 (packet.ack_req(), packet.solicited()),
                 (bth.ack_req, bth.solicited)
             );
-            assert_eq!(packet.pad(), bth.pad);
+            assert_eq!((packet.pad(), packet.place()), (bth.pad, bth.place));
         }
     }
 }
@@ -135,7 +135,9 @@ fn numbers_at_their_edges_go_there_and_back() {
 fn reserved_bits_are_sent_as_zero_and_ignored() {
     // proves: roce-10, place-1
     for opcode in defined() {
-        let clean = build(sample(opcode, 7), 4);
+        let mut plain = sample(opcode, 7);
+        plain.bth.place = 0;
+        let clean = build(plain, 4);
         assert_eq!((clean[4] & 0x3f, clean[8] & 0x7f), (0, 0));
         let mut dirty = clean.clone();
         dirty[4] |= 0x3f;

@@ -61,7 +61,7 @@ pub(crate) struct Passed {
     pub(super) fired: u64,
     /// Something was received or sent.
     pub(super) active: bool,
-    /// It was more than one buffer, and took its time.
+    /// Something was sent, or more than one buffer received: it took its time.
     pub(super) long: bool,
     /// Acknowledgements wait for a reply of the program.
     pub(super) awaits: bool,
@@ -75,9 +75,7 @@ impl Passed {
         Self {
             fired: self.fired | next.fired,
             active: self.active || next.active,
-            long: self.long || next.long,
-            awaits: next.awaits,
-            idle: self.idle && next.idle,
+            ..next
         }
     }
 }
@@ -152,7 +150,8 @@ impl Core {
 
     fn has_nothing_to_send(&self, acks: Acks) -> bool {
         let owes = acks == Acks::Send && self.hca.owes_acks();
-        !(owes || self.blocked || self.hca.has_work()) && self.link.faults.is_off()
+        let asks = self.hca.poll_lookup().is_some();
+        !(owes || asks || self.blocked || self.hca.has_work()) && self.link.faults.is_off()
     }
 
     fn transmit(&mut self, now: Instant, acks: Acks) -> bool {
@@ -193,7 +192,7 @@ impl Core {
         let mut earlier = |other: Instant| at = Some(at.map_or(other, |at| at.min(other)));
         if self.blocked {
             earlier(now.after(BLOCKED_RETRY_NS));
-        } else if self.hca.has_work() {
+        } else if self.hca.has_work() || self.hca.poll_lookup().is_some() {
             earlier(now);
         }
         if self.hca.owes_acks() {

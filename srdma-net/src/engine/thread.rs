@@ -14,6 +14,7 @@ use super::{By, Shared};
 use crate::error::NetError;
 use crate::netlink::Watch;
 use crate::spin::{SPIN_NS, Spinner, Wait};
+use crate::sys::exit::leave_signals_alone;
 use crate::sys::ppoll::sleep_on;
 use crate::sys::sched;
 use srdma_core::time::Instant;
@@ -27,6 +28,8 @@ use std::time::Duration;
 const LOOK_IN_NS: u64 = 1_000_000;
 /// The longest that it grows to where the thread runs late, which is what each look costs a poller.
 const MAX_LOOK_IN_NS: u64 = 2_000_000;
+/// How soon to try again what the end of the process asks for.
+const LAST_LOOK_NS: u64 = 50_000;
 /// How many times the patience it then is.
 const LOOK_IN_PATIENCES: u64 = 10;
 /// How long to leave the device to somebody who is in it, at first. A yield would not do: with a
@@ -96,6 +99,7 @@ struct Thread {
 
 impl Thread {
     fn run(mut self) {
+        leave_signals_alone();
         // Where the kernel refuses, the thread is as prompt as any other.
         let _ = sched::be_prompt();
         let mut spin = Spinner::new(SPIN_NS);
@@ -105,7 +109,10 @@ impl Thread {
                     .last_call
                     .answer(|| self.shared.drive(By::Anyone));
             }
-            let limit_ns = if self.shared.parked.load(Ordering::SeqCst) {
+            let limit_ns = if self.shared.last_call.is_waiting() {
+                // Somebody was in there.
+                Some(LAST_LOOK_NS)
+            } else if self.shared.parked.load(Ordering::SeqCst) {
                 self.disarm();
                 self.look_in = None;
                 match self.stay_out() {

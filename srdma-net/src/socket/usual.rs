@@ -1,6 +1,9 @@
-//! Traffic class and hop limit of what a socket sends. What most packets ask for is an option of
-//! the socket; what others ask for goes along with each message, which costs: more control
-//! messages than one need memory of the kernel each time.
+//! Traffic class and hop limit of what a socket sends. What many packets in a row ask for becomes
+//! an option of the socket; what others ask for goes along with each message, which costs: more
+//! control messages than one need memory of the kernel each time.
+//!
+//! What is sent without asking (questions to receivers) has the socket's own as well, so only the
+//! hop limit may change, and never below the one that the socket was opened with.
 
 use crate::sys::sockopt;
 use std::cell::Cell;
@@ -17,6 +20,8 @@ pub(crate) type Marks = (u8, u8);
 #[derive(Debug)]
 pub(super) struct Usual {
     own: Cell<Marks>,
+    /// What it was opened with.
+    first: Marks,
     /// What the last messages asked for that asked for something else, and how many.
     other: Cell<(Marks, u8)>,
 }
@@ -25,6 +30,7 @@ impl Usual {
     pub(super) const fn new(own: Marks) -> Self {
         Self {
             own: Cell::new(own),
+            first: own,
             other: Cell::new((own, 0)),
         }
     }
@@ -40,8 +46,10 @@ impl Usual {
             }
         } else if marks == other {
             self.other.set((marks, times.saturating_add(1)));
-        } else {
+        } else if marks.0 == self.first.0 && marks.1 >= self.first.1 {
             self.other.set((marks, 1));
+        } else {
+            self.other.set((own, 0));
         }
         own
     }
@@ -53,21 +61,24 @@ impl Usual {
         if times >= STREAK {
             self.other.set((marks, 0));
             // Where the kernel refuses, each message goes on telling.
-            if set(fd, v6, marks).is_ok() {
+            if set(fd, v6, marks.1).is_ok() {
                 self.own.set(marks);
             }
         }
     }
 }
 
-fn set(fd: BorrowedFd<'_>, v6: bool, (tclass, hop_limit): Marks) -> io::Result<()> {
-    let (level, class, hops) = if v6 {
-        let hops = libc::IPV6_UNICAST_HOPS;
-        (libc::IPPROTO_IPV6, libc::IPV6_TCLASS, hops)
+/// The option with the hop limit.
+const fn option(v6: bool) -> (libc::c_int, libc::c_int) {
+    if v6 {
+        (libc::IPPROTO_IPV6, libc::IPV6_UNICAST_HOPS)
     } else {
-        (libc::IPPROTO_IP, libc::IP_TOS, libc::IP_TTL)
-    };
-    sockopt::set_int(fd, level, class, tclass.into())?;
+        (libc::IPPROTO_IP, libc::IP_TTL)
+    }
+}
+
+fn set(fd: BorrowedFd<'_>, v6: bool, hop_limit: u8) -> io::Result<()> {
+    let (level, hops) = option(v6);
     sockopt::set_int(fd, level, hops, hop_limit.into())
 }
 
@@ -93,17 +104,15 @@ mod tests {
             // Another in between starts it over.
             assert_eq!(ask((0, 64), 1), (0, 64));
             assert_eq!(ask((0, 255), STREAK - 1), (0, 64));
-            assert_eq!(ask((8, 255), STREAK - 1), (0, 64));
-            assert_eq!(ask((8, 255), 2), (8, 255));
-            let (level, class, hops) = if v6 {
-                let hops = libc::IPV6_UNICAST_HOPS;
-                (libc::IPPROTO_IPV6, libc::IPV6_TCLASS, hops)
-            } else {
-                (libc::IPPROTO_IP, libc::IP_TOS, libc::IP_TTL)
-            };
-            let has = |option| sockopt::get_int(socket.as_fd(), level, option).unwrap();
-            assert_eq!((has(class), has(hops)), (8, 255));
-            assert_eq!(ask((0, 64), 3), (8, 255));
+            assert_eq!(ask((0, 255), 2), (0, 255));
+            let (level, hops) = option(v6);
+            let has = || sockopt::get_int(socket.as_fd(), level, hops).unwrap();
+            assert_eq!(has(), 255);
+            // Never less than at first, nor another class.
+            assert_eq!(ask((0, 1), 3 * STREAK), (0, 255));
+            assert_eq!(ask((8, 255), 3 * STREAK), (0, 255));
+            assert_eq!(ask((0, 64), STREAK + 1), (0, 64));
+            assert_eq!(has(), 64);
         }
     }
 }

@@ -4,14 +4,15 @@
 //! the device's lock held, or that of the allocator. So nothing here allocates or waits for a lock,
 //! and what has to be done is asked of a thread of ours ([`LastCall`]).
 
+use super::clock::monotonic_ns;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-/// Looks at whether the thread has done what the end of the process asks of it.
-const LOOKS: u32 = 2_000;
-/// How long between two of them. Together they are longer than a thread waits for the processor
+/// How long the thread is waited for that gets nowhere: longer than one waits for the processor
 /// where many others run.
+const PATIENCE_NS: u64 = 300_000_000;
+/// How long between two looks.
 const LOOK: Duration = Duration::from_micros(100);
 
 static LAST: Mutex<Vec<fn()>> = Mutex::new(Vec::new());
@@ -38,18 +39,26 @@ impl LastCall {
         }
     }
 
-    /// Asks, has the thread woken, and waits until it is done. Gives up after a while: what the
-    /// thread needs may be held by the very call that the end of the process cut short.
-    pub(crate) fn make(&self, wake: impl FnOnce()) -> bool {
+    /// Asks, has the thread woken, and waits until it is done. Gives up if it gets nowhere for a
+    /// while: what it needs may be held by the very call that the end of the process cut short.
+    /// `progress` tells how far it is.
+    pub(crate) fn make(&self, wake: impl FnOnce(), progress: impl Fn() -> u64) -> bool {
         let mine = self.asked.fetch_add(1, Ordering::SeqCst).wrapping_add(1);
         wake();
-        (0..LOOKS).any(|_| {
-            let done = self.done.load(Ordering::SeqCst) == mine;
-            if !done {
-                std::thread::sleep(LOOK);
+        let (mut seen, mut since) = (progress(), monotonic_ns());
+        loop {
+            let done = self.done.load(Ordering::SeqCst);
+            if done.wrapping_sub(mine).cast_signed() >= 0 {
+                return true;
             }
-            done
-        })
+            let (now, far) = (monotonic_ns(), progress());
+            if far != seen {
+                (seen, since) = (far, now);
+            } else if now - since >= PATIENCE_NS {
+                return false;
+            }
+            std::thread::sleep(LOOK);
+        }
     }
 
     /// Is somebody waiting?
@@ -84,6 +93,21 @@ pub(crate) fn at_exit(last: fn()) {
     let _ = unsafe { libc::atexit(run) };
 }
 
+/// The calling thread handles no signals: they are the program's, whose handlers may end the
+/// process, which then waits for our threads. Those that tell of a fault of the thread itself stay.
+pub(crate) fn leave_signals_alone() {
+    let mut set = core::mem::MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: why needed: the standard library leaves signals alone. Why sound: it fills the set.
+    unsafe { libc::sigfillset(set.as_mut_ptr()) };
+    for fault in [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL] {
+        // SAFETY: as above; the set was filled just before.
+        unsafe { libc::sigdelset(set.as_mut_ptr(), fault) };
+    }
+    // SAFETY: why needed: as above. Why sound: the set is filled, the old one is not asked for, and
+    // only the mask of this thread changes.
+    unsafe { libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), core::ptr::null_mut()) };
+}
+
 /// From here on an interrupt of the terminal does not end this process: for one that shows what a
 /// program does which the same interrupt ends.
 pub fn outlive_interrupts() {
@@ -108,18 +132,39 @@ mod tests {
                 std::thread::yield_now();
             }
         });
-        assert!(CALL.make(|| ()));
+        assert!(CALL.make(|| (), || 0));
         assert_eq!(TRIES.load(Ordering::SeqCst), 3);
         assert!(!CALL.is_waiting());
         thread.join().unwrap();
     }
 
     #[test]
+    fn signals_are_the_programs() {
+        let blocked = || {
+            let status = std::fs::read_to_string("/proc/thread-self/status").unwrap();
+            let line = status.lines().find_map(|line| line.strip_prefix("SigBlk:"));
+            u64::from_str_radix(line.unwrap().trim(), 16).unwrap()
+        };
+        let mask = std::thread::spawn(move || {
+            leave_signals_alone();
+            blocked()
+        });
+        let mask = mask.join().unwrap();
+        let has = |signal: libc::c_int| mask & 1 << (signal - 1) != 0;
+        assert!(has(libc::SIGINT) && has(libc::SIGURG) && has(libc::SIGALRM));
+        assert!(!has(libc::SIGSEGV) && !has(libc::SIGBUS));
+        assert_eq!(blocked() & 1 << (libc::SIGURG - 1), 0, "here as before");
+    }
+
+    #[test]
     fn who_ends_does_not_wait_for_ever() {
         let call = LastCall::new();
         let mut woken = false;
-        assert!(!call.make(|| woken = true));
-        assert!(woken && call.is_waiting());
+        let looks = AtomicU32::new(0);
+        // It gets somewhere a few times, and then no more.
+        let progress = || u64::from(looks.fetch_add(1, Ordering::SeqCst).min(10));
+        assert!(!call.make(|| woken = true, progress));
+        assert!(woken && call.is_waiting() && looks.into_inner() > 10);
         // Late, but it is for the last who asked.
         call.answer(|| true);
         assert!(!call.is_waiting());
