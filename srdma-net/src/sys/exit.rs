@@ -100,7 +100,7 @@ pub(crate) fn leave_signals_alone() {
     // SAFETY: why needed: the standard library leaves signals alone. Why sound: it fills the set.
     unsafe { libc::sigfillset(set.as_mut_ptr()) };
     for fault in [libc::SIGSEGV, libc::SIGBUS, libc::SIGFPE, libc::SIGILL] {
-        // SAFETY: as above; the set was filled just before.
+        // SAFETY: why needed: as above. Why sound: the set was filled just before.
         unsafe { libc::sigdelset(set.as_mut_ptr(), fault) };
     }
     // SAFETY: why needed: as above. Why sound: the set is filled, the old one is not asked for, and
