@@ -27,6 +27,10 @@ RC = {0x00: (0, FULL), 0x01: (0, FULL), 0x02: (0, SOME), 0x03: (4, SOME), 0x04: 
 OPCODES = dict(RC)
 OPCODES.update({0x20 + op: shape for op, shape in RC.items() if op <= 0x0b})
 OPCODES.update({0x64: (8, ANY), 0x65: (12, ANY)})
+# Ours, of the class that is left to manufacturers: how much of what nobody acknowledges was taken?
+# Others drop it, so there are few.
+QUESTION, QUESTIONS = 0xe0, 8
+OPCODES[QUESTION] = (28, NONE)
 ANSWERS = {0x0d, 0x0e, 0x0f, 0x10, 0x11, 0x12}
 READ, ACK = 0x0c, 0x11
 STARTS = {0x00, 0x04, 0x05, 0x06, 0x0a, 0x0b, 0x0c, 0x13, 0x14, 0x17}
@@ -143,7 +147,7 @@ class Check:
 
     def __init__(self, path, ours):
         self.ours, self.faults, self.wrong = ours, [], 0
-        self.flows, self.sent, self.answers = {}, {}, {}
+        self.flows, self.sent, self.answers, self.asked = {}, {}, {}, {}
         self.needless_at = {True: 0.0, False: 0.0}
         # By who sent it: packets, repetitions, needless ones, and kinds of answers.
         self.counts = {True: collections.Counter(), False: collections.Counter()}
@@ -159,6 +163,8 @@ class Check:
                 self._answer(packet, mine)
             elif packet.op in RC:
                 self._request(packet, mine)
+            elif packet.op == QUESTION:
+                self._question(packet, mine)
 
     def __str__(self):
         lines = []
@@ -202,6 +208,13 @@ class Check:
             if psn not in flow.reads:
                 flow.acked_at.setdefault(psn, packet.time)
         flow.acked = done
+
+    def _question(self, packet, mine):
+        asked = self.asked.setdefault((packet.target, packet.qpn), [])
+        asked[:] = [time for time in asked if packet.time - time < 1] + [packet.time]
+        self.counts[mine]["questions"] += 1
+        if packet.payload or len(asked) > QUESTIONS:
+            self._fault(packet, mine, f"{packet.payload} bytes, {len(asked)} in a second")
 
     def _request(self, packet, mine):
         flow = self.flows.setdefault((packet.source, packet.target, packet.qpn), Flow())
