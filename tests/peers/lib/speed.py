@@ -7,6 +7,7 @@ on the same two addresses. Emulation slows what computes CRCs (PCLMUL, and the m
 stand for it), which both sides do for every byte: it says little about large sizes on a processor.
 """
 
+import json
 import math
 import time
 
@@ -57,7 +58,8 @@ def sound(figure):
 
 
 def run(bench, rounds=1):
-    """Rows of (program, size, rxe, ours), the best of each side's rounds."""
+    """Rows of (program, size, rxe, ours), the best of each side's rounds; and the time, one way, of
+    a ping-pong of bare UDP sockets, which no library above them can beat."""
     found = {}
 
     def all_rows(side, prefix, devices, gid):
@@ -83,16 +85,21 @@ def run(bench, rounds=1):
     bench.ask(DEVICES + "srdma-cli run --quiet -- ibv_devices")
     prefix = "SRDMA_CONFIG=/tmp/devices.toml srdma-cli run --quiet -- "
     all_rows("ours", prefix, ("one", "two"), 0)
+    limits = bench.ask("srdma-cli perf limit --local 10.99.1.1 --remote 10.99.1.2 --json", 60)
+    limits = [json.loads(line) for line in limits.splitlines() if line.startswith("{")]
+    bare = next(limit for limit in limits if limit["limit"] == "spinning_ping_pong")
+    bare = bare["rtt_ns"]["p50"] / 2000
     bench.ask("modprobe rdma_rxe; rdma link add rxe0 type rxe netdev eth0; nodes")
-    return [(program, size, found[program, size, "rxe"], found[program, size, "ours"])
+    rows = [(program, size, found[program, size, "rxe"], found[program, size, "ours"])
             for program, size, _ in ROWS]
+    return rows, bare
 
 
 def report(bench, report_to):
     """Adds the rows. Being behind is said, and no failure: a clock is no judge of a test."""
     start = time.monotonic()
     try:
-        rows = run(bench)
+        rows, bare = run(bench)
     except RuntimeError as error:
         report_to.add("speed", "perftest in the guest", str(error), time.monotonic() - start)
         return
@@ -104,4 +111,6 @@ def report(bench, report_to):
         name = f"{program} {size} B: rxe {rxe:.2f} {unit}, ours {ours:.2f} {unit}, {ratio:.2f} times"
         if (program, size) in AHEAD and ratio < 1:
             name += ", BEHIND"
+        if latency:
+            name += f" (bare UDP sockets, 64 B: {bare:.2f} us)"
         report_to.add("speed", name, None, took, rxe=rxe, ours=ours, ratio=ratio)
