@@ -55,9 +55,7 @@ impl Hca {
                 break;
             }
         }
-        if !self.dev.held.is_empty() {
-            self.dev.ready.append(&mut self.dev.held);
-        }
+        self.dev.ready.append(&mut self.dev.held);
         if acks == Acks::Send {
             self.send_acks(now, arena);
         }

@@ -23,7 +23,7 @@ use crate::num::Psn;
 use crate::puda::reorder::Patience;
 use crate::time::{Instant, earliest};
 use crate::tx::TxArena;
-use crate::wire::{Packet, Position, Verb};
+use crate::wire::{Packet, Verb};
 
 /// A hole that was asked for is not asked for again within this time, however near the peer is.
 const LEAST_REPEAT_NS: u64 = 200_000;
@@ -134,8 +134,7 @@ impl Qp {
         let copy = self.req.ahead.as_deref().is_some_and(has);
         let refuses = |ahead: &Ahead| ahead.refuses(psn);
         let refused = self.req.ahead.as_deref().is_some_and(refuses);
-        let placed = !(copy || refused)
-            && (self.place_usual(ctx, packet, psn) || self.place_ahead(ctx, packet, psn));
+        let placed = !copy && !refused && self.place_ahead(ctx, packet, psn);
         let ahead = self.req.ahead.get_or_insert_default();
         ahead.score.begin(una);
         let mut news = true;
@@ -172,33 +171,6 @@ impl Qp {
                 ctx.read_credit.refund(cost, ctx.ready);
             }
         }
-    }
-
-    /// As `place_ahead`, for what comes most: from the middle of the READ that the last one was of,
-    /// whose data shares no place with that of others.
-    #[inline]
-    fn place_usual(&mut self, ctx: &Ctx<'_>, packet: &Packet<'_>, psn: Psn) -> bool {
-        let end = self.req.end();
-        let Some(number) = self.req.ahead.as_deref().and_then(|ahead| {
-            let number = ahead.usual?;
-            (ahead.known_apart(number, end) == Some(true)).then_some(number)
-        }) else {
-            return false;
-        };
-        let Some(work) = self.req.ctx_of(number) else {
-            return false;
-        };
-        let (mtu, bytes) = (u64::from(self.conn.mtu), packet.payload());
-        let info = packet.info();
-        let Ok(index) = u64::try_from(psn.since(work.first)) else {
-            return false;
-        };
-        // The last one, which may be shorter, is none of these.
-        let usual = work.kind == Kind::Read
-            && (info.verb, info.position) == (Verb::ReadResponse, Position::Middle)
-            && bytes.len() as u64 == mtu
-            && (index + 1) * mtu < u64::from(work.len);
-        usual && self.scatter(ctx, number, index * mtu, bytes).is_ok()
     }
 
     /// Places the data of a response; false if it is not what was asked for, which is judged when

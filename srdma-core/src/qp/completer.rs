@@ -187,7 +187,7 @@ impl Qp {
     }
 
     /// Places response bytes at `offset` of the local buffers of WQE `number`.
-    pub(super) fn scatter(
+    fn scatter(
         &mut self,
         ctx: &Ctx<'_>,
         number: u64,

@@ -127,11 +127,9 @@ impl Core {
         // Most looks of who polls end here.
         if by == By::Poller && received == 0 && silent {
             return Passed {
-                fired: 0,
-                active: false,
-                long: false,
                 awaits,
                 idle: true,
+                ..Passed::default()
             };
         }
         let sent = !silent && self.transmit(now, acks);

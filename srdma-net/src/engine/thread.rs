@@ -104,12 +104,9 @@ impl Thread {
         let _ = sched::be_prompt();
         let mut spin = Spinner::new(SPIN_NS);
         while !self.shared.stop.load(Ordering::SeqCst) {
-            if self.shared.last_call.is_waiting() {
-                self.shared
-                    .last_call
-                    .answer(|| self.shared.drive(By::Anyone));
-            }
-            let limit_ns = if self.shared.last_call.is_waiting() {
+            let last_call = &self.shared.last_call;
+            last_call.answer(|| self.shared.drive(By::Anyone));
+            let limit_ns = if last_call.is_waiting() {
                 // Somebody was in there.
                 Some(LAST_LOOK_NS)
             } else if self.shared.parked.load(Ordering::SeqCst) {

@@ -25,7 +25,7 @@ extern "C" fn run() {
 }
 
 /// What the end of the process asks of a thread of ours.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct LastCall {
     asked: AtomicU32,
     done: AtomicU32,

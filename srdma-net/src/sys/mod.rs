@@ -9,7 +9,7 @@
 //! | `eventfd.rs` | eventfds | the descriptor comes from a raw call |
 //! | `memory.rs` | memory of this process that may be absent | a word by its address |
 //! | `lock.rs` | locks on bytes of a file | a pointer to their description |
-//! | `exit.rs` | a call at the end of the process | a pointer to a function |
+//! | `exit.rs` | the end of the process; signals | pointers to a function and a set |
 //! | `clock.rs` | the monotonic clock as one number | a pointer to where it is written |
 //! | `ppoll.rs` | sleeping on several descriptors | an array of them, and a time limit |
 //! | `sched.rs` | a thread that runs soon | the kernel's description of its scheduling |

@@ -84,19 +84,15 @@ impl Qp {
             Err(admission) => return admission,
         };
         let room = early.make_room(index, ctx.ieq, ctx.counters);
-        let mut first = None;
-        let mut place = None;
-        if room {
-            place = self.place_of_next(packet, index);
-            first = place.map(|(_, first)| first);
-            if first.is_none() {
-                first = self.message_of(ctx, packet, index);
-                place = first.and_then(|first| {
-                    let place = self.known_place(ctx, packet, first)?;
-                    Some((place, first))
-                });
-            }
-        }
+        let first = room.then(|| {
+            let next = self.message_of_next(packet, index);
+            next.or_else(|| self.message_of(ctx, packet, index))
+        });
+        let first = first.flatten();
+        let place = first.and_then(|first| {
+            let place = self.known_place(ctx, packet, first)?;
+            Some((place, first))
+        });
         let ack_req = packet.ack_req();
         let part = Part::of(packet);
         let what = match place {

@@ -91,32 +91,22 @@ impl Qp {
         }
     }
 
-    /// As [`message_of`](Self::message_of) and [`known_place`](Self::known_place), for what comes
-    /// most: the packet behind the last one that is held, in the middle of the message in progress.
-    pub(super) fn place_of_next(&self, packet: &Packet<'_>, index: usize) -> Option<(Place, Psn)> {
+    /// As [`message_of`](Self::message_of), for what comes most: the packet behind the last one
+    /// that is held, in the middle of the message in progress.
+    pub(super) fn message_of_next(&self, packet: &Packet<'_>, index: usize) -> Option<Psn> {
         let held = self.early.as_deref()?.before(index)?;
-        let (psn, first, mtu) = (packet.psn(), held.first?, self.conn.mtu);
-        let (info, bytes) = (packet.info(), packet.payload());
-        let follows = first == self.rsp.first
+        let (psn, present) = (packet.psn(), self.present()?);
+        let (part, before) = (Part::of(packet)?, held.part?);
+        let middle = |part: Part| part.position == Position::Middle;
+        let ahead = u32::try_from(psn.since(present.first)).ok()?;
+        // The last packet of a WRITE is no middle one.
+        let goes_on = present.packets.is_none_or(|packets| ahead + 1 < packets);
+        let follows = held.first == Some(present.first)
             && psn == held.psn.add(1)
-            && info.position == Position::Middle
-            && held.part?.position == Position::Middle
-            && bytes.len() == mtu as usize;
-        if !follows {
-            return None;
-        }
-        let n = u64::try_from(psn.since(first)).ok()?;
-        let at = n * u64::from(mtu);
-        let place = match (self.rsp.message?, info.verb) {
-            (Message::Send { .. }, Verb::Send) => Place::Taken(at),
-            // Its last packet is no middle one.
-            (Message::Write { claim, len, .. }, Verb::Write) => {
-                let ends = at + u64::from(mtu) >= u64::from(len);
-                Place::Known(Target::Claimed(claim.filter(|_| !ends)?), at)
-            }
-            _ => return None,
-        };
-        Some((place, first))
+            && middle(part)
+            && middle(before)
+            && part.write == present.packets.is_some();
+        (follows && goes_on).then_some(present.first)
     }
 
     /// First packet of the message that a packet is of, which comes at `index` of the list; `None`
