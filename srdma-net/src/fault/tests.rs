@@ -294,6 +294,39 @@ fn what_nothing_happens_to_goes_on_in_place_and_in_its_order() {
 }
 
 #[test]
+fn what_goes_on_between_losses_keeps_its_numbers() {
+    let seed = fastrand::u64(..);
+    println!("seed {seed}");
+    let config = FaultConfig {
+        loss: 0.2,
+        seed,
+        ..FaultConfig::default()
+    };
+    let mut injector = FaultInjector::new(&config).unwrap();
+    // Each packet of four bytes has its number in it; the last one is short.
+    let buffer: Vec<u8> = (0..60u8).flat_map(|n| [n; 4]).take(238).collect();
+    let (mut rounds, mut delivered) = (0, 0);
+    for _ in 0..200 {
+        let seen = sifted(&mut injector, Instant(0), &buffer);
+        rounds += usize::from(seen.len() > 1);
+        for (bytes, stride, first) in seen {
+            assert_eq!(stride, bytes.len().min(4), "seed {seed}");
+            for (n, packet) in (first..).zip(bytes.chunks(4)) {
+                assert!(
+                    packet.iter().all(|byte| u16::from(*byte) == n),
+                    "seed {seed}"
+                );
+                delivered += 1;
+            }
+        }
+    }
+    assert!(rounds > 100, "seed {seed}: most buffers lose something");
+    let counters = injector.counters();
+    assert_eq!((counters.offered, counters.delivered), (12_000, delivered));
+    assert_eq!(counters.lost, 12_000 - delivered, "seed {seed}");
+}
+
+#[test]
 fn a_copy_follows_in_place_and_delays_nobody() {
     let config = FaultConfig {
         rules: vec!["duplicate nth=2".parse().unwrap()],

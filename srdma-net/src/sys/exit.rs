@@ -161,10 +161,11 @@ mod tests {
         let call = LastCall::new();
         let mut woken = false;
         let looks = AtomicU32::new(0);
-        // It gets somewhere a few times, and then no more.
-        let progress = || u64::from(looks.fetch_add(1, Ordering::SeqCst).min(10));
+        // It gets somewhere for longer than one is waited for that does not, and then no more.
+        let far = u32::try_from(PATIENCE_NS / 80_000).unwrap();
+        let progress = || u64::from(looks.fetch_add(1, Ordering::SeqCst).min(far));
         assert!(!call.make(|| woken = true, progress));
-        assert!(woken && call.is_waiting() && looks.into_inner() > 10);
+        assert!(woken && call.is_waiting() && looks.into_inner() > far);
         // Late, but it is for the last who asked.
         call.answer(|| true);
         assert!(!call.is_waiting());

@@ -165,6 +165,22 @@ fn what_was_placed_for_a_message_that_ended_before_does_not_count() {
 }
 
 #[test]
+fn a_middle_packet_where_the_last_should_be_is_not_placed() {
+    // proves: ieq-17
+    let mut rig = keeping();
+    let to = (rig.mem.at(0), rig.mem.rkey());
+    let bytes = pattern(4 * MTU, 7);
+    rig.tell(write_part(0, to, &bytes));
+    rig.tell(write_part(2, to, &bytes));
+    rig.tell(write_middle(RQ_PSN + 3, &bytes[3 * MTU..]));
+    assert_eq!(rig.counter("requests_ahead"), 1);
+    assert!(rig.mem.read(3 * MTU, MTU).iter().all(|byte| *byte == 0));
+    let heard = rig.hear(write_part(1, to, &bytes));
+    assert_eq!(answers(&heard).last(), Some(&(0x11, RQ_PSN + 3, 0x61)));
+    assert_eq!(rig.state(), QpState::Err);
+}
+
+#[test]
 fn nothing_is_placed_beyond_what_the_message_names_or_its_buffer_holds() {
     // proves: ieq-17
     let mut rig = keeping();
