@@ -172,9 +172,10 @@ impl Qp {
         self.inner.srq.as_ref()
     }
 
-    /// The state. Errors show up here once their event was handled.
+    /// The state. Whoever has seen a completion of a failure finds the queue pair failed.
     #[must_use]
     pub fn state(&self) -> QpState {
+        self.inner.driver().hear();
         self.inner.shared.state()
     }
 

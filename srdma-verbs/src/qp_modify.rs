@@ -27,6 +27,7 @@ impl QpInner {
         if !self.is_live() {
             return Err(Reason::Destroyed);
         }
+        self.driver().hear();
         let real = self.shared.state();
         let from = if change.mask.contains(AttrMask::CUR_STATE) {
             change.cur_state

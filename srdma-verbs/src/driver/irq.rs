@@ -215,6 +215,17 @@ impl Driver {
         puda
     }
 
+    /// Takes the events that the device has written, so that states here are those there: the
+    /// device tells of a failure before the completions that it causes. Whoever has seen one of
+    /// these therefore finds the new state. Cost: a lock and a load if there is none.
+    pub(crate) fn hear(&self) {
+        // A thread that is taking an event holds the lock until the state is set.
+        let waits = lock(&self.irq.aeq).peek().is_some();
+        if waits {
+            self.drain_aeq();
+        }
+    }
+
     /// Takes every asynchronous event that is there, and those of commands.  [E810 5.2]
     pub(crate) fn drain_aeq(&self) {
         self.drain_commands();

@@ -81,7 +81,7 @@ impl QpShared {
         }
     }
 
-    /// The state, as far as this half knows.
+    /// The state, as far as this half knows: see `Driver::hear`.
     #[inline]
     pub(crate) fn state(&self) -> QpState {
         QpState::from_value(self.state.load(Ordering::SeqCst)).unwrap_or(QpState::Err)

@@ -5,6 +5,7 @@ use srdma_verbs::{
     Access, AttrError, AttrMask, Completion, Mtu, Path, Psn, QpAttr, QpState, QpType, Reason, Rkey,
     WcStatus, WrId,
 };
+use std::sync::atomic::{AtomicBool, Ordering};
 
 fn statuses(count: usize, mut next: impl FnMut() -> Completion) -> Vec<(u64, WcStatus)> {
     (0..count)
@@ -357,7 +358,7 @@ fn a_datagram_queue_pair_recovers_from_a_local_error() {
     let first = next(&a.cq);
     assert_eq!(first.status(), WcStatus::LocProtErr);
     assert_flushed(&a.cq, &[2]);
-    until("the state", || qp.state() == QpState::Sqe);
+    assert_eq!(qp.state(), QpState::Sqe);
     qp.modify(&QpAttr::to(QpState::Rts)).unwrap();
     let mut batch = qp.post_send();
     batch
@@ -373,4 +374,39 @@ fn a_datagram_queue_pair_recovers_from_a_local_error() {
         [3, 9],
         "sent, and received by the queue that never stopped"
     );
+}
+
+#[test]
+fn whoever_saw_a_failed_completion_finds_the_state_that_goes_with_it() {
+    let a = Side::new(config());
+    let key = srdma_verbs::Qkey(5);
+    let qp = a.qp(QpType::Ud).build().unwrap().activate_ud(key).unwrap();
+    let to = Path::new(a.ctx.query_gid(1, 0).unwrap(), 0);
+    let ah = a.pd.create_ah(to).unwrap();
+    let memory = a.mr(64);
+    let bad = srdma_verbs::Sge {
+        lkey: srdma_verbs::Lkey(memory.lkey().value() ^ 1),
+        ..memory.sge(..)
+    };
+    let ended = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        // Drives the device, so that the completion comes while another thread is in the pass.
+        scope.spawn(|| {
+            while !ended.load(Ordering::Relaxed) {
+                a.ctx.drive();
+            }
+        });
+        let rounds = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
+            for round in 0..2000 {
+                let mut batch = qp.post_send();
+                batch.send(WrId(round)).local(bad).to(&ah, qp.qp_num(), key);
+                batch.ring().unwrap();
+                assert_eq!(next(&a.cq).status(), WcStatus::LocProtErr);
+                assert_eq!(qp.state(), QpState::Sqe, "round {round}");
+                qp.modify(&QpAttr::to(QpState::Rts)).unwrap();
+            }
+        }));
+        ended.store(true, Ordering::Relaxed);
+        rounds.unwrap();
+    });
 }
