@@ -8,9 +8,11 @@ use srdma_verbs::{
 use std::net::Ipv4Addr;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-/// Passes of the device after which a completion counts as missing. No clock: a slow machine only
-/// makes it slower.
-const PATIENCE: u32 = 200_000;
+/// Looks that follow each other at once, and then those with a pause of a millisecond between them,
+/// after which something counts as missing: what others have to do gets the processor, however
+/// crowded that is.
+const QUICK_LOOKS: u32 = 20_000;
+const SLOW_LOOKS: u32 = 60_000;
 
 static NEXT: AtomicU8 = AtomicU8::new(2);
 
@@ -190,15 +192,25 @@ pub fn write(qp: &Qp, id: u64, source: &Mr, target: &Mr) {
     batch.ring().unwrap();
 }
 
+/// Looks until there is something, letting the devices run.
+fn look<T>(mut at: impl FnMut() -> Option<T>) -> Option<T> {
+    for look in 0..QUICK_LOOKS + SLOW_LOOKS {
+        if let Some(found) = at() {
+            return Some(found);
+        }
+        if look < QUICK_LOOKS {
+            std::thread::yield_now();
+        } else {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+    None
+}
+
 /// The next completion of `cq`.
 pub fn next(cq: &Cq) -> Completion {
-    for _ in 0..PATIENCE {
-        if let Some(wc) = cq.poll().next() {
-            return wc.to_completion();
-        }
-        std::thread::yield_now();
-    }
-    panic!("no completion in {cq:?}");
+    look(|| cq.poll().next().map(|wc| wc.to_completion()))
+        .unwrap_or_else(|| panic!("no completion in {cq:?}"))
 }
 
 /// The next completion, which must be a success.
@@ -210,13 +222,10 @@ pub fn done(cq: &Cq) -> Completion {
 
 /// Waits until `check` holds, letting the devices run.
 pub fn until(what: &str, mut check: impl FnMut() -> bool) {
-    for _ in 0..PATIENCE {
-        if check() {
-            return;
-        }
-        std::thread::yield_now();
-    }
-    panic!("waited in vain for: {what}");
+    assert!(
+        look(|| check().then_some(())).is_some(),
+        "waited in vain for: {what}"
+    );
 }
 
 pub fn assert_flushed(cq: &Cq, ids: &[u64]) {
