@@ -18,7 +18,7 @@ use srdma_core::num::{Msn, Pkey, Psn, Qkey, Qpn, Rkey};
 use srdma_core::wire::icrc::{IcrcCheck, IcrcFlow, verify};
 use srdma_core::wire::{
     Aeth, AtomicEth, Bth, Deth, Emit, Feth, FlowTuple, ImmDt, NakCode, Opcode, Packet, ROCE_PORT,
-    Reth, Syndrome,
+    Reth, Rider, Syndrome,
 };
 use srdma_net::wire_link::Datagram;
 
@@ -83,6 +83,20 @@ impl Frame {
     #[must_use]
     pub const fn op(mut self, opcode: Opcode) -> Self {
         self.head.bth.opcode = opcode;
+        self
+    }
+
+    /// Takes an acknowledgement of `psn` along, as our own kind does.
+    #[must_use]
+    pub fn riding(mut self, psn: u32, syndrome: Syndrome) -> Self {
+        self.head.bth.opcode = self.head.bth.opcode.with_rider().unwrap();
+        self.head.rider = Some(Rider {
+            aeth: Aeth {
+                syndrome,
+                msn: Msn::new(0),
+            },
+            psn: Psn::new(psn),
+        });
         self
     }
 

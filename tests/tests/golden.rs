@@ -188,6 +188,7 @@ impl Vector {
                 placement,
                 selectivity,
             }),
+            rider: None,
         }
     }
 

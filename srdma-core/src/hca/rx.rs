@@ -472,9 +472,15 @@ fn speaks(qp: &Qp, packet: &Packet<'_>) -> bool {
 #[inline]
 fn deliver(qp: &mut Qp, ctx: &mut Ctx<'_>, packet: &Packet<'_>) {
     ctx.ieq.absolve(packet.dest());
-    if !packet.info().is_response {
+    let info = packet.info();
+    let hears = matches!(qp.state, QpState::Rts | QpState::Sqd);
+    if !info.is_response {
+        // Whatever becomes of the request: the acknowledgement is one as in a packet of its own.
+        if info.has_rider && hears {
+            qp.on_rider(ctx, packet);
+        }
         qp.on_request(ctx, packet);
-    } else if matches!(qp.state, QpState::Rts | QpState::Sqd) {
+    } else if hears {
         qp.on_response(ctx, packet);
     } else {
         ctx.counters.bad_state += 1;

@@ -15,7 +15,7 @@ use crate::hw::cqe::{CqeInfo, FlushCode};
 use crate::hw::wqe::SqOp;
 use crate::num::Psn;
 use crate::time::Instant;
-use crate::wire::{NakCode, Packet, Syndrome, Verb};
+use crate::wire::{NakCode, Packet, Rider, Syndrome, Verb};
 
 /// A READ or atomic response is missing before the acknowledged PSN.
 pub(super) struct Gap;
@@ -33,6 +33,24 @@ impl Qp {
             Verb::Ack => self.on_ack(ctx, packet, psn),
             Verb::ReadResponse | Verb::AtomicAck => self.on_data(ctx, packet, psn),
             _ => {}
+        }
+        self.after_progress(ctx);
+    }
+
+    /// An acknowledgement came along with a request. It may say nothing new, as when the request is
+    /// one that is sent again.
+    // rule: ride-1
+    pub(crate) fn on_rider(&mut self, ctx: &mut Ctx<'_>, packet: &Packet<'_>) {
+        let Some(Rider { aeth, psn }) = packet.rider() else {
+            return;
+        };
+        let positive = matches!(aeth.syndrome, Syndrome::Ack { .. });
+        if !positive || psn.since(self.req.una) < 0 || psn.since(self.req.top) >= 0 {
+            return;
+        }
+        ctx.counters.rcvd_acks += 1;
+        if self.ack_through(ctx, psn.add(1)).is_err() {
+            self.on_missing(ctx, psn.add(1));
         }
         self.after_progress(ctx);
     }

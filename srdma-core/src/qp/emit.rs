@@ -19,7 +19,7 @@ use crate::num::{Psn, Qkey};
 use crate::tx::TxArena;
 use crate::tx::arena::MarkKind;
 use crate::tx::payload::Payload;
-use crate::wire::{AtomicEth, Bth, Deth, FAR, Head, ImmDt, Opcode, Reth, Service};
+use crate::wire::{AtomicEth, Bth, Deth, FAR, Head, ImmDt, Opcode, Reth, Rider, Service};
 
 /// Packets between two acknowledgement requests in a long message: one full run at MTU 4096.
 // rule: roce-46
@@ -31,6 +31,10 @@ const PATIENT_TIMEOUT: u8 = 12;
 
 /// What local work takes of a quantum, so that a queue of it ends a turn like any other.
 const LOCAL_COST: u32 = 64;
+
+/// The longest message that takes an acknowledgement along: of longer ones a packet of its own is a
+/// small part.
+const RIDDEN_MAX: u32 = 1024;
 
 /// Which packet of a WQE is to be built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -104,7 +108,7 @@ impl Qp {
             Ok(None) => return Step::Wait,
             Err(cause) => return self.fail_current(ctx, cause),
         };
-        let Some(opcode) = Opcode::of_message(work.form, first, last) else {
+        let Some(mut opcode) = Opcode::of_message(work.form, first, last) else {
             let cause = Cause::new(FlushCode::LOC_QP_OP, AeCode::WQE_UNEXPECTED_OPCODE);
             return self.fail_current(ctx, cause);
         };
@@ -125,6 +129,7 @@ impl Qp {
             }
         }
         let asks = reliable && ask;
+        let rider = self.take_along(&mut opcode, arena, (at, len));
         // A WRITE tells its length, and thereby what is of it.
         let tells = reliable && self.conn.peer_is_ours() && !self.req.cmd.op.is_write();
         let mut head = Head::new(&Bth {
@@ -135,6 +140,9 @@ impl Qp {
             ..Bth::new(opcode, dest, psn)
         });
         self.message_headers(&mut head, work, (first, last), remote);
+        if let Some(rider) = rider {
+            head.rider(rider);
+        }
         let mark = (self.id.slot, at.mark(psn));
         let part = (offset, len as usize);
         let pushed = self.push_message(ctx.regions, arena, (path, mark), &mut head, part);
@@ -143,6 +151,10 @@ impl Qp {
         }
         match pushed {
             Ok(true) => {
+                if rider.is_some() {
+                    self.rsp.replies.ack.ride();
+                    ctx.counters.sent_acks += 1;
+                }
                 self.advance(ctx, psn, (1, work.packets), asks, at);
                 Step::Sent(len + 64)
             }
@@ -150,6 +162,23 @@ impl Qp {
             // rule: e810-34
             Err(fault) => self.fail_current(ctx, fault.into()),
         }
+    }
+
+    /// The acknowledgement that a message of `len` bytes takes along, and its opcode then.
+    #[inline]
+    fn take_along(
+        &self,
+        opcode: &mut Opcode,
+        arena: &TxArena,
+        (at, len): (At, u32),
+    ) -> Option<Rider> {
+        let with = opcode.with_rider()?;
+        if !at.is_front() || len > RIDDEN_MAX {
+            return None;
+        }
+        let rider = self.rider(arena)?;
+        *opcode = with;
+        Some(rider)
     }
 
     /// The peer's socket can hold no more: somebody's acknowledgement will make room.

@@ -249,7 +249,12 @@ impl Qp {
     /// The part of a batch that `mark` stands for did not leave: take it up again later.
     pub(crate) fn on_unsent(&mut self, mark: &Mark, ctx: &mut Ctx<'_>) {
         match mark.kind {
-            MarkKind::Request(psn) => self.rewind(ctx, Psn::new(psn)),
+            MarkKind::Request(psn) => {
+                self.rewind(ctx, Psn::new(psn));
+                if self.rsp.replies.ack.on_request_unsent() {
+                    self.make_ready_for_ack(ctx);
+                }
+            }
             MarkKind::Mended(psn) => self.mend_again(ctx, Psn::new(psn)),
             MarkKind::Response(what) => self.rsp.on_unsent(what),
             MarkKind::Repeated(what, limit) => self.rsp.on_unsent_again(what, limit),

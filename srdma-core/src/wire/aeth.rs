@@ -9,8 +9,14 @@
 //!
 //! What a code does to a queue pair is not decided here. Delays of RNR timer codes are in
 //! [`crate::time`].                                                            [RoCEv2 1.4]
+//!
+//! Between devices of our own kind an acknowledgement may come along with a request:
+//!
+//! ```text
+//!  rider  0..4: AETH    4: 0    5..8: PSN that is acknowledged
+//! ```
 
-use crate::num::Msn;
+use crate::num::{Msn, Psn};
 
 open_enum! {
     /// Why a request was refused: five bits.
@@ -111,6 +117,45 @@ impl Aeth {
         Self {
             syndrome: Syndrome::from_byte(syndrome),
             msn: Msn::from_be_bytes([a, b, c]),
+        }
+    }
+}
+
+/// A positive acknowledgement that comes along with a request: what would be a packet of its own.
+/// `[srdma]`
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(
+    clippy::exhaustive_structs,
+    reason = "a wire format has the fields it has"
+)]
+pub struct Rider {
+    /// As in the packet of its own.
+    pub aeth: Aeth,
+    /// The PSN of that packet: this one and all before it are acknowledged.
+    pub psn: Psn,
+}
+
+impl Rider {
+    /// Bytes on the wire.
+    pub const LEN: usize = 8;
+
+    /// The header's bytes.
+    #[inline]
+    #[must_use]
+    pub const fn to_bytes(self) -> [u8; Self::LEN] {
+        let [s, a, b, c] = self.aeth.to_bytes();
+        let [p, q, r] = self.psn.to_be_bytes();
+        [s, a, b, c, 0, p, q, r]
+    }
+
+    /// Reads the header.
+    #[inline]
+    #[must_use]
+    pub const fn from_bytes(bytes: [u8; Self::LEN]) -> Self {
+        let [s, a, b, c, _, p, q, r] = bytes;
+        Self {
+            aeth: Aeth::from_bytes([s, a, b, c]),
+            psn: Psn::from_be_bytes([p, q, r]),
         }
     }
 }

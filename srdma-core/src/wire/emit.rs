@@ -5,7 +5,7 @@
 //! [`Head`] instead, which has no choices left.                                [RoCEv2 1.3]
 
 use super::opcode::{BTH_LEN, Opcode};
-use super::{Aeth, AtomicEth, Bth, Deth, Feth, Head, HeaderSet, ImmDt, Reth};
+use super::{Aeth, AtomicEth, Bth, Deth, Feth, Head, HeaderSet, ImmDt, Reth, Rider};
 use crate::num::Rkey;
 
 /// The headers of one packet. A CNP's sixteen reserved bytes follow from its opcode.
@@ -32,6 +32,8 @@ pub struct Emit {
     pub ieth: Option<Rkey>,
     /// FLUSH header.
     pub feth: Option<Feth>,
+    /// Acknowledgement that goes along with a request.
+    pub rider: Option<Rider>,
 }
 
 impl Emit {
@@ -50,6 +52,7 @@ impl Emit {
             imm: None,
             ieth: None,
             feth: None,
+            rider: None,
         }
     }
 
@@ -101,6 +104,9 @@ impl Emit {
         }
         if self.bth.opcode == Opcode::CNP {
             head.cnp();
+        }
+        if let Some(rider) = self.rider {
+            head.rider(rider);
         }
         head
     }

@@ -9,7 +9,7 @@
 
 use super::bth::{self, PAD_SHIFT};
 use super::opcode::{BTH_LEN, Opcode};
-use super::{Aeth, AtomicEth, Bth, Deth, Feth, HeaderSet, ImmDt, Reth};
+use super::{Aeth, AtomicEth, Bth, Deth, Feth, HeaderSet, ImmDt, Reth, Rider};
 use crate::limits::MAX_HEADER;
 use crate::num::Rkey;
 
@@ -155,5 +155,11 @@ impl Head {
     #[inline]
     pub fn cnp(&mut self) {
         self.put(HeaderSet::CNP, &[0; 16]);
+    }
+
+    /// An acknowledgement that goes along.
+    #[inline]
+    pub fn rider(&mut self, rider: Rider) {
+        self.put(HeaderSet::RIDER, &rider.to_bytes());
     }
 }

@@ -1,13 +1,13 @@
 //! Sets of extension headers: what stands between the BTH and the payload.
 //!
 //! ```text
-//!  BTH  XRCETH  DETH  FETH  RETH  AtomicETH  AETH  AtomicAckETH  ImmDt  IETH  payload
+//!  BTH  XRCETH  DETH  FETH  RETH  AtomicETH  AETH  AtomicAckETH  ImmDt  IETH  rider  payload
 //! ```
 //!
 //! Knows sizes and order, not contents.                                        [RoCEv2 1.3]
 
 /// Bytes of each extension header, in wire order; the index is the bit in a [`HeaderSet`].
-const SIZES: [u8; HeaderSet::KINDS] = [4, 8, 4, 16, 28, 4, 8, 4, 4, 16];
+const SIZES: [u8; HeaderSet::KINDS] = [4, 8, 4, 16, 28, 4, 8, 4, 4, 16, 8];
 
 /// A set of extension headers. Bit order is wire order, so a set determines every offset.
 // rule: roce-18
@@ -18,7 +18,7 @@ pub struct HeaderSet(u16);
 
 impl HeaderSet {
     /// How many kinds of extension header there are.
-    pub(super) const KINDS: usize = 10;
+    pub(super) const KINDS: usize = 11;
 
     /// No extension header.
     pub const NONE: Self = Self(0);
@@ -42,6 +42,8 @@ impl HeaderSet {
     pub const IETH: Self = Self(1 << 8);
     /// The sixteen reserved bytes of a CNP.
     pub const CNP: Self = Self(1 << 9);
+    /// An acknowledgement that came along with a request.
+    pub const RIDER: Self = Self(1 << 10);
 
     /// Both sets together.
     #[must_use]

@@ -30,7 +30,7 @@ mod sack;
 #[cfg(test)]
 mod tests;
 
-pub use aeth::{Aeth, NakCode, Syndrome};
+pub use aeth::{Aeth, NakCode, Rider, Syndrome};
 pub use bth::{Bth, FAR};
 pub use deth::Deth;
 pub use emit::Emit;
@@ -312,6 +312,14 @@ impl<'a> Packet<'a> {
             .map(|bytes| Feth::from_bytes(*bytes))
     }
 
+    /// The acknowledgement that came along.
+    #[inline]
+    #[must_use]
+    pub fn rider(&self) -> Option<Rider> {
+        self.header(HeaderSet::RIDER)
+            .map(|bytes| Rider::from_bytes(*bytes))
+    }
+
     /// The ICRC as it came: the four bytes as a little-endian number.
     #[inline]
     #[must_use]
@@ -343,6 +351,7 @@ impl<'a> Packet<'a> {
             imm: self.imm(),
             ieth: self.ieth(),
             feth: self.feth(),
+            rider: self.rider(),
         }
     }
 }

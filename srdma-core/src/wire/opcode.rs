@@ -5,9 +5,10 @@
 //!  bits 4:0   operation  00..17 as InfiniBand has them, 1c FLUSH, 1d ATOMIC_WRITE
 //! ```
 //!
-//! One row an opcode, built at compile time, so that the receive path costs one load. RD, the
-//! manufacturers' class and every hole have no row: such packets are dropped. Nothing here says
-//! what a queue pair may do with an opcode.                                   [RoCEv2 1.5]
+//! One row an opcode, built at compile time, so that the receive path costs one load. RD and every
+//! hole have no row: such packets are dropped. Of the manufacturers' class four are ours: messages
+//! of one packet of RC that take an acknowledgement along. Nothing here says what a queue pair may
+//! do with an opcode.                                                          [RoCEv2 1.5]
 
 mod message;
 
@@ -47,6 +48,9 @@ open_enum! {
         XRC_ACKNOWLEDGE = 0xb1, XRC_ATOMIC_ACK = 0xb2, XRC_COMPARE_SWAP = 0xb3,
         XRC_FETCH_ADD = 0xb4, XRC_SEND_LAST_INV = 0xb6, XRC_SEND_ONLY_INV = 0xb7,
         XRC_FLUSH = 0xbc, XRC_ATOMIC_WRITE = 0xbd,
+
+        RC_SEND_ONLY_ACK = 0xe4, RC_SEND_ONLY_IMM_ACK = 0xe5,
+        RC_WRITE_ONLY_ACK = 0xea, RC_WRITE_ONLY_IMM_ACK = 0xeb,
     }
 }
 
@@ -66,7 +70,7 @@ pub enum Service {
     Cnp,
     /// Extended reliable connection.
     Xrc,
-    /// Left to manufacturers: never spoken.
+    /// Left to manufacturers: spoken with devices of our own kind only, and then as RC.
     Manufacturer,
 }
 
@@ -197,6 +201,8 @@ pub struct OpcodeInfo {
     pub has_imm: bool,
     /// A key to invalidate is among the headers.
     pub has_inv: bool,
+    /// An acknowledgement is among the headers of a request.
+    pub has_rider: bool,
     /// The packet answers a request, and belongs to the requester's half of a queue pair.
     pub is_response: bool,
     /// Bytes of BTH and extension headers.
@@ -256,6 +262,7 @@ impl OpcodeInfo {
             },
             has_imm,
             has_inv: headers.contains(HeaderSet::IETH),
+            has_rider: headers.contains(HeaderSet::RIDER),
             is_response,
             header_len: byte(BTH_LEN + headers.len()),
             offsets,
@@ -316,6 +323,14 @@ const fn operation(op: u8) -> Option<(Verb, Position, HeaderSet, PayloadRule)> {
 const fn row(opcode: u8) -> Option<OpcodeInfo> {
     let service = Opcode(opcode).service();
     let op = opcode & 0x1f;
+    if let Some(alone) = Opcode(opcode).without_rider() {
+        let Some((verb, position, headers, payload)) = operation(alone.0) else {
+            return None;
+        };
+        let headers = headers.with(HeaderSet::RIDER);
+        let rc = Service::Rc;
+        return Some(OpcodeInfo::row(rc, verb, position, headers, payload));
+    }
     let spoken = match service {
         Some(Service::Rc | Service::Xrc) => true,
         Some(Service::Uc) => op <= 0x0b,
@@ -376,6 +391,30 @@ impl Opcode {
     #[must_use]
     pub const fn in_xrc(self) -> Self {
         Self(self.0 | 0xa0)
+    }
+
+    /// The same message with an acknowledgement along, if it is one that can take it.
+    // rule: ride-1
+    #[inline]
+    #[must_use]
+    pub const fn with_rider(self) -> Option<Self> {
+        match self {
+            Self::RC_SEND_ONLY
+            | Self::RC_SEND_ONLY_IMM
+            | Self::RC_WRITE_ONLY
+            | Self::RC_WRITE_ONLY_IMM => Some(Self(self.0 | 0xe0)),
+            _ => None,
+        }
+    }
+
+    /// The same message without the acknowledgement that it takes along, if it does.
+    #[must_use]
+    pub const fn without_rider(self) -> Option<Self> {
+        let alone = Self(self.0 & 0x1f);
+        match alone.with_rider() {
+            Some(with) if with.0 == self.0 => Some(alone),
+            _ => None,
+        }
     }
 
     /// The service of the opcode's class, also where the opcode itself is undefined.
@@ -454,3 +493,6 @@ impl Opcode {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -128,6 +128,9 @@ impl Packet<'_> {
         if let Some(rkey) = self.ieth() {
             write!(f, " inv {rkey}")?;
         }
+        if let Some(rider) = self.rider() {
+            write!(f, " along: psn {} {}", rider.psn.value(), rider.aeth)?;
+        }
         Ok(())
     }
 }

@@ -249,11 +249,14 @@ fn flip_bits(bytes: &[u8], random: &mut Rng) -> Bytes {
 pub(super) fn opcodes(pattern: &str) -> Vec<bool> {
     let digits = pattern.strip_prefix("0x");
     let number = digits.map_or_else(|| pattern.parse(), |hex| u8::from_str_radix(hex, 16));
+    let named = |opcode: Opcode| opcode.name().is_some_and(|name| like(pattern, name));
     let fits = |opcode: u8| match number {
         Ok(number) => opcode == number,
-        Err(_) => Opcode(opcode)
-            .name()
-            .is_some_and(|name| like(pattern, name)),
+        // A message is what it is, whatever goes along.
+        Err(_) => {
+            let alone = Opcode(opcode).without_rider();
+            named(Opcode(opcode)) || alone.is_some_and(named)
+        }
     };
     (0..=u8::MAX).map(fits).collect()
 }

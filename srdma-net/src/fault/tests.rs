@@ -174,6 +174,23 @@ fn rules_pick_packets() {
 }
 
 #[test]
+fn messages_are_known_whatever_goes_along() {
+    let packets: Vec<_> = [0x04, 0xe4, 0x05, 0xe5, 0x0a, 0xea, 0x11]
+        .map(|opcode| packet(opcode, 0, 0))
+        .into();
+    for (rules, left) in [
+        ("drop op=RC_SEND_ONLY", vec![2, 3, 4, 5, 6]),
+        ("drop op=RC_SEND_ONLY_ACK", vec![0, 2, 3, 4, 5, 6]),
+        ("drop op=*_IMM", vec![0, 1, 4, 5, 6]),
+        ("drop op=*_ACK", vec![0, 2, 4, 6]),
+        ("drop op=0x04", vec![1, 2, 3, 4, 5, 6]),
+        ("drop op=RC_ACKNOWLEDGE", vec![0, 1, 2, 3, 4, 5]),
+    ] {
+        assert_eq!(through(rules, &packets), left, "{rules}");
+    }
+}
+
+#[test]
 fn rules_are_read_and_wrong_ones_named() {
     let config: FaultConfig = "seed=0x7; stall=5ms nth=1;\n# note\nae=local_qp_catastrophic"
         .parse()

@@ -36,6 +36,7 @@ mod rc_rnr;
 mod read_loss;
 mod read_parts;
 mod replay;
+mod ride;
 mod sack;
 mod srq;
 mod state;

@@ -3,6 +3,8 @@
 //! ```text
 //! asked for          ─► due now: leaves with what is sent next, or alone
 //! not asked for      ─► due 1 ms after the first such message, if no answer left before
+//!
+//! between our own kind, with a message of one packet ─► in that packet
 //! ```
 
 use crate::time::Instant;
@@ -16,6 +18,8 @@ pub(crate) const ACK_LATE_NS: u64 = 1_000_000;
 pub(crate) struct Owed {
     now: bool,
     by: Option<Instant>,
+    /// The last one went along with a request.
+    rode: bool,
 }
 
 impl Owed {
@@ -49,7 +53,23 @@ impl Owed {
 
     /// All that came is acknowledged.
     pub(super) const fn settle(&mut self) {
-        self.now = false;
-        self.by = None;
+        *self = Self {
+            now: false,
+            by: None,
+            rode: false,
+        };
+    }
+
+    /// All that came is acknowledged in a request that stands in the batch.
+    pub(crate) const fn ride(&mut self) {
+        self.settle();
+        self.rode = true;
+    }
+
+    /// A request did not leave. True if the acknowledgement has to be sent all the same.
+    pub(crate) const fn on_request_unsent(&mut self) -> bool {
+        self.now |= self.rode;
+        self.rode = false;
+        self.now
     }
 }

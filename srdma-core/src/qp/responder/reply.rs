@@ -17,13 +17,14 @@ use crate::hw::aeqe::{AeCode, AeSource};
 use crate::hw::cqe::FlushCode;
 use crate::mem::Claim;
 use crate::num::{Msn, Psn, Rkey};
+use crate::qp::attr::QpType;
 use crate::qp::flush::Cause;
 use crate::qp::gather::push_grant;
 use crate::qp::{Emitted, Qp};
 use crate::tx::TxArena;
 use crate::tx::arena::MarkKind;
 use crate::tx::payload::Payload;
-use crate::wire::{Aeth, Bth, Head, NakCode, Opcode, Sack, Syndrome};
+use crate::wire::{Aeth, Bth, Head, NakCode, Opcode, Rider, Sack, Syndrome};
 use std::collections::VecDeque;
 
 /// Bytes of READ responses that one queue pair may send before the next has its turn.
@@ -235,13 +236,39 @@ impl Qp {
         if !self.rsp.replies.ack.is_due() || self.rsp.replies.is_urgent() {
             return Emitted::Idle;
         }
-        let psn = self.rsp.replies.before_answers(self.rsp.epsn.prev());
-        if !self.push_aeth(ctx, arena, psn, Syndrome::Ack { credits: 31 }, MARK_ACK) {
+        let Rider { aeth, psn } = self.acknowledgement();
+        if !self.push_aeth(ctx, arena, psn, aeth.syndrome, MARK_ACK) {
             return Emitted::Full;
         }
         self.rsp.replies.ack.settle();
         ctx.counters.sent_acks += 1;
         Emitted::Idle
+    }
+
+    /// What acknowledges all that came.
+    fn acknowledgement(&self) -> Rider {
+        Rider {
+            aeth: Aeth {
+                syndrome: Syndrome::ACK,
+                msn: self.rsp.msn,
+            },
+            psn: self.rsp.replies.before_answers(self.rsp.epsn.prev()),
+        }
+    }
+
+    /// The acknowledgement that is due, if a message of one packet may take it along: in a packet
+    /// of its own it says more, or costs no more since it joins the run of others.
+    // rule: ride-1
+    #[inline]
+    pub(crate) fn rider(&self, arena: &TxArena) -> Option<Rider> {
+        let replies = &self.rsp.replies;
+        let due = replies.ack.is_due() && self.id.kind == QpType::Rc && self.conn.peer_is_ours();
+        if !due || !arena.is_empty() || replies.is_urgent() {
+            return None;
+        }
+        let holds = self.early.as_ref().is_some_and(|early| !early.is_empty());
+        let more = self.req.cur + 1 != self.req.end() || self.sq.peek().is_some();
+        (!holds && !more).then(|| self.acknowledgement())
     }
 
     fn push_aeth(
