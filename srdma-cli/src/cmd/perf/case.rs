@@ -217,6 +217,8 @@ const fn usual_depth(mode: Mode, size: u32) -> u32 {
     match (mode, size) {
         (Mode::Lat, _) => 64,
         (Mode::Rate, _) => 512,
+        // As many as perftest has.
+        (Mode::Bw, 0..=16_384) => 128,
         (Mode::Bw, 0..=131_072) => 64,
         (Mode::Bw, _) => 16,
     }

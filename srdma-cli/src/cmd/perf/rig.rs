@@ -79,6 +79,9 @@ impl Rig {
         };
         let memory = Buffer::zeroed(2 * qps * case.buffer() as usize)?;
         let mr = pd.register(&memory, Access::LOCAL_WRITE | Access::REMOTE)?;
+        // As many READs and atomics under way as are posted, if the device takes so many.
+        let reads = context.query_device().max_qp_rd_atomic;
+        let reads = u8::try_from(case.depth).map_or(reads, |depth| depth.min(reads));
         let mut prepared = Vec::with_capacity(qps);
         for _ in 0..qps {
             let mut qp = pd
@@ -86,6 +89,7 @@ impl Rig {
                 .send_cq(&cq)
                 .recv_cq(&cq)
                 .max_send_wr(case.depth + case.batch())
+                .rd_atomic(reads)
                 .max_recv_wr(case.receives())
                 .max_inline(INLINE);
             if let Some(mtu) = case.mtu.and_then(Mtu::from_bytes) {
