@@ -1,4 +1,4 @@
-//! gate: release
+//! gate: heavy
 //!
 //! Ten million times a program arms a completion queue while another thread completes into it, in
 //! each model of what arming does: nobody sleeps over an event. `SRDMA_RACE_ROUNDS` and

@@ -1,4 +1,4 @@
-//! gate: release
+//! gate: heavy
 //!
 //! One million mixed operations with 5 % loss, 2 % duplication, 2 % reordering and 1 % corruption
 //! complete with every byte checked, for each of 20 seeds, in every mix of what two devices do with

@@ -1,9 +1,9 @@
 //! Where server and client run: devices, namespaces, and how a program is started there.
 
 use srdma_tests::netns::{Namespace, NetnsError};
-use std::path::{Path, PathBuf};
+use srdma_tests::program::program;
+use std::path::Path;
 use std::process::{Command, Stdio};
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU8, Ordering};
 
 /// Of util-linux, which every Debian has.
@@ -38,27 +38,6 @@ pub(crate) fn address() -> String {
     let last = NEXT.fetch_add(1, Ordering::Relaxed);
     assert!(last < 255, "out of addresses");
     format!("127.{}.{low}.{last}", 64 + (high & 0x7f))
-}
-
-/// `srdma-cli` of the profile of this test, built by the cargo that runs it.
-pub(crate) fn program() -> &'static Path {
-    static PROGRAM: OnceLock<PathBuf> = OnceLock::new();
-    PROGRAM.get_or_init(|| {
-        let test = std::env::current_exe().unwrap();
-        let profile = test.ancestors().nth(2).unwrap();
-        let cargo = std::env::var("CARGO").unwrap_or_else(|_| "cargo".to_owned());
-        let mut build = Command::new(cargo);
-        build
-            .args(["build", "--quiet", "--locked"])
-            .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
-            .env("CARGO_TARGET_DIR", profile.parent().unwrap());
-        if profile.ends_with("release") {
-            build.arg("--release");
-        }
-        let built = build.status().unwrap();
-        assert!(built.success(), "srdma-cli does not build");
-        profile.join("srdma-cli")
-    })
 }
 
 impl Host {

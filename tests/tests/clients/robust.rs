@@ -1,7 +1,8 @@
 //! The same programs, killed, crowded, and with no privilege.
 
-use crate::place::{Host, SETPRIV, WITH_US, address, program};
+use crate::place::{Host, SETPRIV, WITH_US, address};
 use crate::run::{self, Running, free_port, serve, visit};
+use srdma_tests::program::program;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::Duration;

@@ -9,7 +9,7 @@
 //! itself. A cable that is pulled ends the run with an error, on both sides. How fast it was is
 //! printed and not judged. Skipped, with a message, only where namespaces are forbidden.
 //!
-//! gate: release
+//! gate: heavy
 
 #![cfg(test)]
 

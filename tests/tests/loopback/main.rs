@@ -15,7 +15,7 @@
 //! Devices live on addresses of 127/8 made of the process id, so runs do not meet. IPv6 has one
 //! loopback address; two are had in a network namespace, which the test makes for itself.
 //!
-//! gate: release
+//! gate: heavy
 
 #![cfg(test)]
 #![allow(
