@@ -113,6 +113,12 @@ fn tshark_reads_captures() {
     let (out, capture) = (files.join("lines"), files.join("capture"));
     let (out, capture) = (out.to_str().unwrap(), capture.to_str().unwrap());
     ping_pong(&files, &["-o", out, "--pcap", capture], "-n 20 -s 9000");
+    let short = files.join("short");
+    let short = short.to_str().unwrap();
+    ping_pong(&files, &["-o", out, "--pcap", short], "-n 20 -s 64");
+    let names = tshark(Path::new(short), &["-T", "fields", "-e", "_ws.col.Info"]);
+    assert!(names.contains("RC Send Only"), "{names}");
+    assert!(!names.contains("Unknown"), "all of it is known: {names}");
     let capture = Path::new(capture);
     let packets = tshark(capture, &["-T", "fields", "-e", "infiniband.bth.opcode"]);
     let opcodes: Vec<_> = packets.lines().collect();

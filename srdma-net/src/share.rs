@@ -120,7 +120,11 @@ impl Member {
             addr,
             home: Home {
                 port: socket.tx_port(),
-                rx_bytes: socket.buffers().rx,
+                rx_bytes: if socket.config().plain_wire {
+                    0
+                } else {
+                    socket.buffers().rx
+                },
             },
             registry: Registry::open(&place.file(addr))?,
         })

@@ -56,6 +56,9 @@ pub struct SocketConfig {
     pub hop_limit: u8,
     /// Which offloads may be used.
     pub offload: OffloadConfig,
+    /// Nothing is on the wire but what the specification has, and peers are not told how much the
+    /// socket holds.
+    pub plain_wire: bool,
 }
 
 impl Default for SocketConfig {
@@ -66,6 +69,7 @@ impl Default for SocketConfig {
             tclass: 0,
             hop_limit: 64,
             offload: OffloadConfig::default(),
+            plain_wire: false,
         }
     }
 }

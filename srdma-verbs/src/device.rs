@@ -48,6 +48,7 @@ struct Options {
     ieq: Option<IeqMode>,
     arm: Option<ArmModel>,
     dialect: Option<Dialect>,
+    plain_wire: Option<bool>,
 }
 
 impl Default for Options {
@@ -60,6 +61,7 @@ impl Default for Options {
             ieq: None,
             arm: None,
             dialect: None,
+            plain_wire: None,
         }
     }
 }
@@ -111,6 +113,7 @@ pub struct DeviceConfig {
     arm_model: Option<ArmModel>,
     dialect: Option<Dialect>,
     ieq: Option<IeqMode>,
+    plain_wire: Option<bool>,
     msix: u32,
     background: bool,
 }
@@ -136,6 +139,7 @@ impl DeviceConfig {
             arm_model: None,
             dialect: None,
             ieq: None,
+            plain_wire: None,
             msix: USUAL_MSIX,
             background: true,
         }
@@ -211,6 +215,13 @@ impl DeviceConfig {
         self
     }
 
+    /// Whether nothing is on the wire but what the specification has, as between strangers; else
+    /// `SRDMA_WIRE` says, else devices of our own kind tell each other more: see `docs/roce.md`.
+    pub const fn plain_wire(mut self, on: bool) -> Self {
+        self.plain_wire = Some(on);
+        self
+    }
+
     /// How many interrupt vectors the hardware has. Of these a network driver takes its own; of the
     /// rest there is one for each processor and one for asynchronous events, or fewer:
     /// see `docs/events.md`. With too few to begin with, the device does not open.
@@ -233,6 +244,7 @@ impl DeviceConfig {
             rcvbuf_cap: options.rcvbuf_cap,
             fault: options.fault.clone(),
             ieq: options.ieq,
+            plain_wire: options.plain_wire,
             arm_model: options.arm,
             dialect: options.dialect,
             ..config
@@ -277,9 +289,13 @@ impl DeviceConfig {
                 spec::usual_arm(std::env::var_os(spec::ARM_VARIABLE), dialect).map_err(wrong)?
             }
         };
+        let plain = match self.plain_wire {
+            Some(plain) => plain,
+            None => spec::usual_wire(std::env::var_os(spec::WIRE_VARIABLE)).map_err(wrong)?,
+        };
         let msix = self.msix;
         if self.wire.is_some() {
-            let config = self.engine(ieq, arm, dialect);
+            let config = self.engine(ieq, arm, dialect, plain);
             let driver = Driver::open(config, msix).map_err(|reason| reason.of(VERB))?;
             return Ok(Context::create(driver, name));
         }
@@ -290,7 +306,7 @@ impl DeviceConfig {
         {
             return Ok(Context::create(driver, name));
         }
-        let config = self.clone().engine(ieq, arm, dialect);
+        let config = self.clone().engine(ieq, arm, dialect, plain);
         let driver = Driver::open(config, msix).map_err(|reason| reason.of(VERB))?;
         open.retain(Opened::is_alive);
         let weak = Arc::downgrade(&driver);
@@ -304,13 +320,14 @@ impl DeviceConfig {
     }
 
     // rule: dialect-3
-    fn engine(self, ieq: IeqMode, arm: ArmModel, dialect: Dialect) -> EngineConfig {
+    fn engine(self, ieq: IeqMode, arm: ArmModel, dialect: Dialect, plain: bool) -> EngineConfig {
         let mut config = EngineConfig::default();
         config.hca.guid = guid(&self.addrs);
         config.hca.arm_model = arm;
         config.hca.dialect = dialect;
         config.name = self.name;
         config.hca.ieq = ieq;
+        config.hca.plain_wire = plain;
         config.addrs = self.addrs;
         config.interfaces = self.interfaces;
         (config.gso, config.gro) = (self.gso, self.gro);

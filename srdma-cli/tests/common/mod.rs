@@ -22,6 +22,7 @@ pub(crate) fn command(args: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_srdma-cli"));
     command.args(args).stdin(Stdio::null());
     command.env_remove("SRDMA_DEVICES").env("SRDMA_CONFIG", "");
+    command.env_remove("SRDMA_WIRE");
     command.env("XDG_CONFIG_HOME", "/nonexistent");
     command
 }

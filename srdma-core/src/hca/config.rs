@@ -36,6 +36,9 @@ pub struct HcaConfig {
     pub read_budget: u32,
     /// Receive buffer of our own sockets, as peers are told; 0 if not known.
     pub rx_buffer: u32,
+    /// Peers of our own kind are treated as any other: nothing is on the wire but what the
+    /// specification has.
+    pub plain_wire: bool,
     /// What arming does about completions that are already there.
     pub arm_model: ArmModel,
     /// Whose words completions and events are in.
@@ -64,6 +67,7 @@ impl Default for HcaConfig {
             peer_budget: limits::DEFAULT_RMEM,
             read_budget: limits::DEFAULT_RMEM,
             rx_buffer: 0,
+            plain_wire: false,
             arm_model: ArmModel::Strict,
             dialect: Dialect::E810,
             shared: false,

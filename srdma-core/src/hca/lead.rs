@@ -29,7 +29,7 @@ impl Device {
         if !qp.can_receive() {
             return;
         }
-        if home.rx_bytes != 0 {
+        if home.rx_bytes != 0 && !self.config.plain_wire {
             qp.conn.peer_rx = home.rx_bytes;
         }
         if key.target.port() == home.port {

@@ -234,7 +234,12 @@ impl Device {
                 ctx.hop_limit
             },
         };
-        qp.conn.peer_rx = ctx.peer_rx;
+        // rule: wire-1
+        qp.conn.peer_rx = if self.config.plain_wire {
+            0
+        } else {
+            ctx.peer_rx
+        };
         self.lead(qp, key);
         Ok(())
     }

@@ -129,6 +129,8 @@ impl Qp {
             }
         }
         let asks = reliable && ask;
+        let even = len == mtu && self.speaks_own();
+        opcode = opcode.evened().filter(|_| even).unwrap_or(opcode);
         let rider = self.take_along(&mut opcode, arena, (at, len));
         // A WRITE tells its length, and thereby what is of it.
         let tells = reliable && self.conn.peer_is_ours() && !self.req.cmd.op.is_write();
@@ -139,7 +141,7 @@ impl Qp {
             place: if tells { place_of(index) } else { 0 },
             ..Bth::new(opcode, dest, psn)
         });
-        self.message_headers(&mut head, work, (first, last), remote);
+        self.message_headers(&mut head, work, (offset, last), (remote, even));
         if let Some(rider) = rider {
             head.rider(rider);
         }
@@ -232,8 +234,8 @@ impl Qp {
         &self,
         head: &mut Head,
         work: &SendCtx,
-        (first, last): (bool, bool),
-        qkey: Option<Qkey>,
+        (offset, last): (u64, bool),
+        (qkey, even): (Option<Qkey>, bool),
     ) {
         let cmd = &self.req.cmd;
         // rule: xrc-7
@@ -246,11 +248,13 @@ impl Qp {
                 source: self.id.qpn,
             });
         }
-        if first && cmd.op.is_write() {
+        if (offset == 0 || even) && cmd.op.is_write() {
+            // What begins here, of the message.
+            let gone = u32::try_from(offset).unwrap_or(u32::MAX);
             head.reth(Reth {
-                addr: cmd.remote_addr,
+                addr: cmd.remote_addr.wrapping_add(offset),
                 rkey: cmd.rkey,
-                len: work.len,
+                len: work.len.saturating_sub(gone),
             });
         }
         if last {

@@ -215,6 +215,12 @@ impl Qp {
         timers.set(self.id.slot, &mut self.timer, deadline);
     }
 
+    /// The peer knows the opcodes of our own.
+    #[inline]
+    pub(crate) const fn speaks_own(&self) -> bool {
+        matches!(self.id.kind, QpType::Rc) && self.conn.peer_is_ours()
+    }
+
     /// An opcode of RC in the class of this queue pair.
     #[inline]
     pub(crate) const fn in_class(&self, rc: Opcode) -> Opcode {

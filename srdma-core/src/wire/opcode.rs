@@ -6,11 +6,11 @@
 //! ```
 //!
 //! One row an opcode, built at compile time, so that the receive path costs one load. RD and every
-//! hole have no row: such packets are dropped. Of the manufacturers' class four are ours: messages
-//! of one packet of RC that take an acknowledgement along. Nothing here says what a queue pair may
-//! do with an opcode.                                                          [RoCEv2 1.5]
+//! hole have no row: such packets are dropped. Of the manufacturers' class some are ours
+//! (`own.rs`). Nothing here says what a queue pair may do with an opcode.      [RoCEv2 1.5]
 
 mod message;
+mod own;
 
 pub use message::MessageForm;
 
@@ -50,7 +50,9 @@ open_enum! {
         XRC_FLUSH = 0xbc, XRC_ATOMIC_WRITE = 0xbd,
 
         RC_SEND_ONLY_ACK = 0xe4, RC_SEND_ONLY_IMM_ACK = 0xe5,
+        RC_WRITE_MIDDLE_RETH = 0xe7, RC_WRITE_LAST_RETH = 0xe8, RC_WRITE_LAST_IMM_RETH = 0xe9,
         RC_WRITE_ONLY_ACK = 0xea, RC_WRITE_ONLY_IMM_ACK = 0xeb,
+        RC_READ_RESP_MIDDLE_AETH = 0xee,
     }
 }
 
@@ -323,12 +325,11 @@ const fn operation(op: u8) -> Option<(Verb, Position, HeaderSet, PayloadRule)> {
 const fn row(opcode: u8) -> Option<OpcodeInfo> {
     let service = Opcode(opcode).service();
     let op = opcode & 0x1f;
-    if let Some(alone) = Opcode(opcode).without_rider() {
+    if let Some((alone, more)) = Opcode(opcode).own() {
         let Some((verb, position, headers, payload)) = operation(alone.0) else {
             return None;
         };
-        let headers = headers.with(HeaderSet::RIDER);
-        let rc = Service::Rc;
+        let (rc, headers) = (Service::Rc, headers.with(more));
         return Some(OpcodeInfo::row(rc, verb, position, headers, payload));
     }
     let spoken = match service {
@@ -391,30 +392,6 @@ impl Opcode {
     #[must_use]
     pub const fn in_xrc(self) -> Self {
         Self(self.0 | 0xa0)
-    }
-
-    /// The same message with an acknowledgement along, if it is one that can take it.
-    // rule: ride-1
-    #[inline]
-    #[must_use]
-    pub const fn with_rider(self) -> Option<Self> {
-        match self {
-            Self::RC_SEND_ONLY
-            | Self::RC_SEND_ONLY_IMM
-            | Self::RC_WRITE_ONLY
-            | Self::RC_WRITE_ONLY_IMM => Some(Self(self.0 | 0xe0)),
-            _ => None,
-        }
-    }
-
-    /// The same message without the acknowledgement that it takes along, if it does.
-    #[must_use]
-    pub const fn without_rider(self) -> Option<Self> {
-        let alone = Self(self.0 & 0x1f);
-        match alone.with_rider() {
-            Some(with) if with.0 == self.0 => Some(alone),
-            _ => None,
-        }
     }
 
     /// The service of the opcode's class, also where the opcode itself is undefined.

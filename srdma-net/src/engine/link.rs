@@ -82,6 +82,7 @@ pub(super) fn open(config: EngineConfig) -> Result<(Link, Hca), NetError> {
                     gso: config.gso,
                     gro: config.gro,
                 },
+                plain_wire: hca.plain_wire,
                 ..SocketConfig::default()
             };
             let (sockets, share) = share::open(&config.addrs, &settings)?;
@@ -90,7 +91,7 @@ pub(super) fn open(config: EngineConfig) -> Result<(Link, Hca), NetError> {
             hca.shared = share.is_some();
             hca.max_mtu = hca.max_mtu.min(crate::mtu::of_addresses(&config.addrs));
             let granted = sockets.iter().map(|socket| socket.buffers().rx).min();
-            hca.rx_buffer = granted.unwrap_or(0);
+            hca.rx_buffer = granted.filter(|_| !hca.plain_wire).unwrap_or(0);
             let granted = granted.unwrap_or(hca.peer_budget);
             (hca.peer_budget, hca.read_budget) = budgets(hca.peer_budget, granted, config.gso);
             hca.addrs = sockets
@@ -401,10 +402,11 @@ impl UdpLink {
 
     /// Asks receivers, behind what was just sent to them, what they have taken.
     fn ask(&mut self) {
+        let plain = self.settings.plain_wire;
         let Self {
             tx, sockets, share, ..
         } = self;
-        for question in tx.questions() {
+        for question in tx.questions().filter(|_| !plain) {
             let socket = sockets.iter().find(|at| at.local() == question.local);
             let block = share.as_ref().map_or(1, |share| share.name());
             let home = Qpn::new(u32::from(block) << BLOCK_BITS);

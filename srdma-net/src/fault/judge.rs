@@ -252,10 +252,10 @@ pub(super) fn opcodes(pattern: &str) -> Vec<bool> {
     let named = |opcode: Opcode| opcode.name().is_some_and(|name| like(pattern, name));
     let fits = |opcode: u8| match number {
         Ok(number) => opcode == number,
-        // A message is what it is, whatever goes along.
+        // What everybody knows it as, whatever it has besides.
         Err(_) => {
-            let alone = Opcode(opcode).without_rider();
-            named(Opcode(opcode)) || alone.is_some_and(named)
+            let known = Opcode(opcode).own();
+            named(Opcode(opcode)) || known.is_some_and(|(known, _)| named(known))
         }
     };
     (0..=u8::MAX).map(fits).collect()

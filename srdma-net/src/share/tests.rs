@@ -141,3 +141,17 @@ fn the_first_has_the_door_and_the_last_takes_it_over() {
     assert_eq!(hits(&devices), [8]);
     assert!(lock::user() != u32::MAX);
 }
+
+#[test]
+fn on_a_plain_wire_nobody_is_told_how_much_a_socket_holds() {
+    // proves: wire-1
+    let here = address();
+    let mut settings = config(true, true);
+    let (_, a) = opened(&[here]);
+    settings.plain_wire = true;
+    let (_b_sockets, b) = open(&[here], &settings).unwrap();
+    let b = b.unwrap();
+    let home = a.resolve(lookup(here, b.name())).unwrap();
+    assert_eq!(home.rx_bytes, 0);
+    assert!(b.resolve(lookup(here, a.name())).unwrap().rx_bytes > 0);
+}

@@ -10,6 +10,7 @@
 //! ieq = "reorder"            # or off, capture: what becomes of packets out of order
 //! arm = "strict"             # or compare, report: what arming does about completions there
 //! dialect = "e810"           # or mlx5, hns: whose words completions and events are in
+//! wire = "own"               # or plain: nothing but what the specification has
 //! fault = { loss = 0.01, duplicate = 0.0, reorder = 0.0, corrupt = 0.0, seed = 7,
 //!           delay_us = 0, reorder_us = 100, rules = ["drop nth=3 op=RC_ACKNOWLEDGE"] }
 //! ```
@@ -17,7 +18,9 @@
 //! What is not known is an error: a word that is spelt wrong must not be a setting that is missing.
 
 use super::Options;
-use super::spec::{ConfigError, Fault, Place, Spec, check_all, check_name, fault, place};
+use super::spec::{
+    ConfigError, Fault, Place, Spec, check_all, check_name, fault, place, plain_wire,
+};
 use serde::Deserialize;
 use srdma_core::hw::Dialect;
 use srdma_core::obj::arm::ArmModel;
@@ -51,6 +54,7 @@ struct Device {
     ieq: Option<String>,
     arm: Option<String>,
     dialect: Option<String>,
+    wire: Option<String>,
     fault: Option<Faults>,
 }
 
@@ -153,6 +157,9 @@ impl Device {
         let dialect = self
             .dialect
             .map(|text| Dialect::named(&text).ok_or_else(|| fault(path, &text, Fault::Dialect)));
+        let wire = self
+            .wire
+            .map(|text| plain_wire(&text).ok_or_else(|| fault(path, &text, Fault::Wire)));
         Ok(Spec {
             name: self.name,
             places: places?,
@@ -164,6 +171,7 @@ impl Device {
                 ieq: ieq.transpose()?,
                 arm: arm.transpose()?,
                 dialect: dialect.transpose()?,
+                plain_wire: wire.transpose()?,
             },
         })
     }
@@ -211,7 +219,7 @@ mod tests {
     fn settings_are_read() {
         let text = "[[device]]\nname = \"a\"\non = \"eth0\"\n\
             [[device]]\nname = \"b\"\non = [\"127.0.0.2\", \"::1\"]\ngso = false\n\
-            receive_buffer = 212992\nieq = \"off\"\narm = \"compare\"\n\
+            receive_buffer = 212992\nieq = \"off\"\narm = \"compare\"\nwire = \"plain\"\n\
             fault = { loss = 0.01, seed = 7, delay_us = 5, \
             rules = [\"out drop\"] }\n";
         let specs = parse("f", text).expect("legal");
@@ -225,6 +233,7 @@ mod tests {
         assert_eq!(b.options.rcvbuf_cap, Some(212_992));
         assert_eq!(b.options.ieq, Some(IeqMode::Off));
         assert_eq!(b.options.arm, Some(ArmModel::Compare));
+        assert_eq!(b.options.plain_wire, Some(true));
         let fault = b.options.fault.as_ref().expect("there are faults");
         assert_eq!(
             (fault.seed, fault.delay_ns, fault.reorder_ns),

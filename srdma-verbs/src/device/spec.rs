@@ -25,6 +25,9 @@ pub(crate) const IEQ_VARIABLE: &str = "SRDMA_IEQ";
 pub(crate) const ARM_VARIABLE: &str = "SRDMA_ARM";
 /// The variable that says whose words devices use, where nothing else does.
 pub(crate) const DIALECT_VARIABLE: &str = "SRDMA_DIALECT";
+/// The variable that says whether devices of our own kind tell each other more than the
+/// specification has, where nothing else does.
+pub(crate) const WIRE_VARIABLE: &str = "SRDMA_WIRE";
 /// Devices that may be named: far more than one machine plays hosts.
 const MAX_DEVICES: usize = 256;
 /// Bytes of a device's name; programs written in C have room for 63 and a zero.
@@ -100,6 +103,8 @@ pub enum Fault {
     Arm,
     /// No dialect.
     Dialect,
+    /// Nothing that can be on the wire.
+    Wire,
 }
 
 impl fmt::Display for Fault {
@@ -117,6 +122,7 @@ impl fmt::Display for Fault {
             Self::Ieq => "expected off, reorder or capture",
             Self::Arm => "expected strict, compare or report",
             Self::Dialect => "expected e810, mlx5 or hns",
+            Self::Wire => "expected own or plain",
         })
     }
 }
@@ -203,6 +209,20 @@ pub(crate) fn usual_dialect(value: Option<OsString>) -> Result<Dialect, ConfigEr
         Fault::Dialect,
         Dialect::default(),
     )
+}
+
+/// What a word says of the wire: true if it is to be plain.
+pub(crate) fn plain_wire(word: &str) -> Option<bool> {
+    match word {
+        "own" => Some(false),
+        "plain" => Some(true),
+        _ => None,
+    }
+}
+
+/// Reads the value of `SRDMA_WIRE`; not plain if it is not set.
+pub(crate) fn usual_wire(value: Option<OsString>) -> Result<bool, ConfigError> {
+    usual(WIRE_VARIABLE, value, plain_wire, Fault::Wire, false)
 }
 
 /// Reads `name=place+place`; the error names the part that is wrong.
@@ -345,6 +365,16 @@ mod tests {
         assert_eq!(read("capture").expect("legal"), IeqMode::Capture);
         let error = read("on").expect_err("not known").to_string();
         assert_eq!(error, "SRDMA_IEQ: `on`: expected off, reorder or capture");
+    }
+
+    #[test]
+    fn the_variable_for_the_wire_is_read() {
+        let read = |text: &str| usual_wire(Some(text.into()));
+        assert!(!usual_wire(None).expect("not set"));
+        assert!(read("plain ").expect("legal"));
+        assert!(!read("own").expect("legal"));
+        let error = read("off").expect_err("not known").to_string();
+        assert_eq!(error, "SRDMA_WIRE: `off`: expected own or plain");
     }
 
     #[test]

@@ -217,3 +217,22 @@ fn a_network_that_loses_and_damages_costs_only_time() {
         }
     }
 }
+
+#[test]
+fn on_a_plain_wire_an_endpoint_tells_nothing_more() {
+    // proves: wire-1
+    for plain in [false, true] {
+        let a = Side::new(config().plain_wire(plain));
+        let b = Side::new(config());
+        let prepared = a.qp(QpType::Rc).build().unwrap();
+        let said = serde_json::to_string(&prepared.endpoint()).unwrap();
+        assert_eq!(said.contains(r#""rx_buffer":0"#), plain, "{said}");
+        drop(prepared);
+        let (qa, qb) = connect(&a.qp(QpType::Rc), &b.qp(QpType::Rc));
+        for (from, to, cq) in [(&qa, &qb, &b.cq), (&qb, &qa, &a.cq)] {
+            receive(to, 1);
+            send(from, 2);
+            done(cq);
+        }
+    }
+}

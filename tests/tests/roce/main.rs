@@ -15,6 +15,7 @@ mod admission;
 mod bad_close;
 mod capture;
 mod cq_events;
+mod even;
 mod garbage;
 mod goodput;
 mod ieq;

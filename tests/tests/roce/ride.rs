@@ -2,6 +2,7 @@
 //! `[srdma]`
 
 use crate::line::with_own_kind;
+use srdma_core::hca::HcaConfig;
 use srdma_core::hw::wqe::{SendWr, WqeBuf};
 use srdma_core::qp::attr::QpState;
 use srdma_core::wire::{NakCode, Opcode, Syndrome};
@@ -193,4 +194,30 @@ fn what_it_cannot_acknowledge_it_does_not() {
     let mut rig = Rig::with(&ours());
     rig.tell(first);
     assert_eq!(rig.counter("malformed_opcode"), 1);
+}
+
+#[test]
+fn a_plain_wire_has_nothing_of_our_own() {
+    // proves: wire-1
+    let mut config = HcaConfig::default();
+    config.plain_wire = true;
+    let mut rig = Rig::on(Node::with("10.0.0.1", config), &ours());
+    rig.recv(0, 64);
+    rig.tell(send_only(RQ_PSN, b"question").ack());
+    rig.send(0, 4);
+    assert_eq!(ops(&rig.transmit()), [SEND, ACK]);
+    rig.send(0, 2048);
+    let places = rig.transmit();
+    assert!(places.iter().all(|one| one.head.bth.place == 0));
+    let sge = rig.mem.sge(0, 3 * 1024);
+    rig.node.write(rig.qp, &[sge], 0x1000, rig.mem.rkey());
+    let heard = ops(&rig.transmit());
+    assert_eq!(heard.iter().map(|op| op.0).max(), Some(0x08));
+    // Holes are told as to anybody.
+    let heard = rig.hear(send_only(RQ_PSN + 2, b"ahead").ack());
+    assert!(heard.iter().all(|one| one.payload.is_empty()));
+    // What others say is understood all the same.
+    let psn = SQ_PSN + 5;
+    rig.tell(send_only(RQ_PSN + 3, b"ahead").riding(psn, Syndrome::ACK));
+    assert_eq!(rig.counter("rcvd_acks"), 1);
 }

@@ -30,7 +30,8 @@ pub(crate) struct TraceArgs {
     /// One JSON value a line
     #[arg(long)]
     json: bool,
-    /// Also write packets to this file, in pcapng, for Wireshark and tshark
+    /// Also write packets to this file, in pcapng, for Wireshark and tshark. They are then what the
+    /// specification has, and nothing of our own (SRDMA_WIRE=plain), unless SRDMA_WIRE is set
     #[arg(long, value_name = "FILE")]
     pcap: Option<PathBuf>,
     /// Write lines to this file
@@ -63,6 +64,10 @@ pub(crate) fn run(args: &TraceArgs) -> Result<ExitCode> {
     if let Some(path) = &args.pcap {
         let path = fresh(path).map_err(CliError::io("write the capture"))?;
         command.env("SRDMA_PCAP", path);
+        // Who reads it knows what the specification has.
+        if std::env::var_os("SRDMA_WIRE").is_none() {
+            command.env("SRDMA_WIRE", "plain");
+        }
     }
     let child = command.spawn();
     let mut child = child.map_err(|source| run::cannot_start(&command, source))?;

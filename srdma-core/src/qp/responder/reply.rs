@@ -17,7 +17,6 @@ use crate::hw::aeqe::{AeCode, AeSource};
 use crate::hw::cqe::FlushCode;
 use crate::mem::Claim;
 use crate::num::{Msn, Psn, Rkey};
-use crate::qp::attr::QpType;
 use crate::qp::flush::Cause;
 use crate::qp::gather::push_grant;
 use crate::qp::{Emitted, Qp};
@@ -262,8 +261,7 @@ impl Qp {
     #[inline]
     pub(crate) fn rider(&self, arena: &TxArena) -> Option<Rider> {
         let replies = &self.rsp.replies;
-        let due = replies.ack.is_due() && self.id.kind == QpType::Rc && self.conn.peer_is_ours();
-        if !due || !arena.is_empty() || replies.is_urgent() {
+        if !replies.ack.is_due() || !self.speaks_own() || !arena.is_empty() || replies.is_urgent() {
             return None;
         }
         let holds = self.early.as_ref().is_some_and(|early| !early.is_empty());
@@ -354,8 +352,9 @@ impl Qp {
             }
             Answer::Read { claim, .. } => {
                 let opcode = read_opcode(part.begins, part.left == 1);
-                let mut head = self.response_head(opcode, psn);
-                if opcode != Opcode::RC_READ_RESP_MIDDLE {
+                let even = opcode.evened().filter(|_| self.speaks_own());
+                let mut head = self.response_head(even.unwrap_or(opcode), psn);
+                if even.is_some() || opcode != Opcode::RC_READ_RESP_MIDDLE {
                     head.aeth(aeth);
                 }
                 let mtu = u64::from(self.conn.mtu);

@@ -7,8 +7,12 @@ use crate::wire::tests::defined;
 fn an_opcode_is_found_by_what_it_is() {
     for opcode in defined() {
         let info = opcode.info().unwrap();
-        if let Some(alone) = opcode.without_rider() {
-            assert_eq!(alone.with_rider(), Some(opcode));
+        if let Some((known, more)) = opcode.own() {
+            let with = known.with_rider().or_else(|| known.evened());
+            assert_eq!(with, Some(opcode));
+            let headers = known.info().unwrap().headers;
+            assert!(!headers.contains(more));
+            assert_eq!(info.headers, headers.with(more));
             continue;
         }
         let found = Opcode::of(
@@ -47,11 +51,13 @@ fn an_opcode_is_found_by_what_it_is() {
 fn names_say_what_the_table_says() {
     for opcode in defined() {
         let (name, info) = (opcode.name().unwrap(), opcode.info().unwrap());
-        let ridden = name
-            .strip_suffix("_ACK")
-            .filter(|_| info.verb != Verb::AtomicAck);
-        assert_eq!(ridden.is_some(), info.has_rider, "{name}");
-        let name = ridden.unwrap_or(name);
+        let own = opcode.own().map(|(_, more)| match more {
+            HeaderSet::RIDER => "_ACK",
+            HeaderSet::AETH => "_AETH",
+            _ => "_RETH",
+        });
+        let name = own.map_or(Some(name), |with| name.strip_suffix(with));
+        let name = name.unwrap();
         assert_eq!(name.ends_with("_IMM"), info.has_imm, "{name}");
         assert_eq!(name.ends_with("_INV"), info.has_inv, "{name}");
         let responds = ["_RESP_", "_ACKNOWLEDGE", "_ATOMIC_ACK"]
