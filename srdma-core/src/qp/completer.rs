@@ -215,11 +215,8 @@ impl Qp {
         if self.req.read_of != Some(number) {
             let index = self.req.ctx_of(number).map_or(0, |work| work.index);
             self.req.read_of = None;
-            if self
-                .sq
-                .read_at(u32::from(index), &mut self.req.read)
-                .is_err()
-            {
+            let read = self.req.read.get_or_insert_default();
+            if self.sq.read_at(u32::from(index), read).is_err() {
                 return Err(Cause::new(
                     FlushCode::LOC_QP_OP,
                     AeCode::WQE_INVALID_PARAMETER,
@@ -227,7 +224,8 @@ impl Qp {
             }
             self.req.read_of = Some(number);
         }
-        let sges = self.req.read.sges.as_slice();
+        let read = self.req.read.as_deref();
+        let sges = read.map_or(&[][..], |read| read.sges.as_slice());
         let placed = Part::new(self.id.pd, sges, offset, bytes.len()).place(ctx.regions, bytes)?;
         if placed < bytes.len() {
             return Err(Cause::new(

@@ -58,8 +58,9 @@ pub(crate) struct Requester {
     /// The WQE being sent, parsed; and which one it is.
     pub(crate) cmd: SqCmd,
     pub(crate) cmd_of: Option<u64>,
-    /// The READ whose responses arrive, parsed; and which one it is.
-    pub(crate) read: SqCmd,
+    /// The READ or atomic whose responses arrive, parsed; and which one it is. Many queue pairs
+    /// never have one.
+    pub(crate) read: Option<Box<SqCmd>>,
     pub(crate) read_of: Option<u64>,
     pub(crate) una: Psn,
     pub(crate) sent: Psn,
@@ -108,7 +109,7 @@ impl Requester {
             cur_packet: 0,
             cmd: SqCmd::default(),
             cmd_of: None,
-            read: SqCmd::default(),
+            read: None,
             read_of: None,
             una: zero,
             sent: zero,
