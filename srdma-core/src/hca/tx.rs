@@ -97,6 +97,12 @@ impl Hca {
             }
         }
         qp.set_timer(&mut self.timers);
+        // What it owed has gone along, mostly.
+        if qp.ack_queued && !qp.rsp.replies.ack.is_due() && self.dev.acks.front() == Some(&turn.qp)
+        {
+            qp.ack_queued = false;
+            self.dev.acks.pop_front();
+        }
         self.pass_on(turn);
         full
     }

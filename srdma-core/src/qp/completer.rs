@@ -61,7 +61,15 @@ impl Qp {
             self.judge_mended(ctx);
         }
         self.retire(ctx);
-        self.make_ready(ctx);
+        if self.may_send() {
+            self.make_ready(ctx);
+        }
+    }
+
+    /// Requests wait for their turn, or for what has just made progress.
+    fn may_send(&self) -> bool {
+        let req = &self.req;
+        req.cur != req.end() || req.asks || req.mend.is_due() || self.sq.peek().is_some()
     }
 
     fn on_ack(&mut self, ctx: &mut Ctx<'_>, packet: &Packet<'_>, psn: Psn) {

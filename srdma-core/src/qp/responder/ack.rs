@@ -37,7 +37,7 @@ impl Owed {
     }
 
     /// It has to leave.
-    pub(super) const fn is_due(&self) -> bool {
+    pub(crate) const fn is_due(&self) -> bool {
         self.now
     }
 
