@@ -127,8 +127,45 @@ impl Qp {
 
     /// A response with data for a READ or atomic, while one before it is missing.
     // rule: roce-70
-    #[cold]
     pub(super) fn on_ahead(&mut self, ctx: &mut Ctx<'_>, packet: &Packet<'_>, psn: Psn) {
+        if !self.on_next_ahead(ctx, packet, psn) {
+            self.on_any_ahead(ctx, packet, psn);
+        }
+    }
+
+    /// The next response behind all that is known, of the request that the last one was for, whose
+    /// data goes to a place of its own: most are. False, and nothing was done, if it is another.
+    #[inline]
+    fn on_next_ahead(&mut self, ctx: &mut Ctx<'_>, packet: &Packet<'_>, psn: Psn) -> bool {
+        let (una, end) = (self.req.una, self.req.end());
+        let Some((number, work)) = self.usual_work(psn) else {
+            return false;
+        };
+        let due = self.req.ask_at.is_some_and(|at| at <= ctx.now);
+        let Some(ahead) = self.req.ahead.as_deref_mut() else {
+            return false;
+        };
+        if due
+            || ahead.refused.is_some()
+            || ahead.score.asks()
+            || !work.kind.needs_response()
+            || ahead.known_apart(number, end) != Some(true)
+            || !ahead.score.is_next(psn, una)
+        {
+            return false;
+        }
+        if self.store_apart(ctx, packet, (number, &work), psn).is_err() {
+            return false;
+        }
+        if let Some(ahead) = self.req.ahead.as_deref_mut() {
+            ahead.score.settle_next(psn);
+        }
+        self.on_placed_ahead(ctx, packet, psn);
+        true
+    }
+
+    #[cold]
+    fn on_any_ahead(&mut self, ctx: &mut Ctx<'_>, packet: &Packet<'_>, psn: Psn) {
         let (una, now) = (self.req.una, ctx.now);
         let has = |ahead: &Ahead| ahead.score.has(psn, una);
         let copy = self.req.ahead.as_deref().is_some_and(has);

@@ -169,6 +169,30 @@ impl Qp {
         (number, work): (u64, &SendCtx),
         psn: Psn,
     ) -> Result<(), Cause> {
+        let over = self.is_overwritten((number, work), psn);
+        self.store_unless(over, ctx, packet, (number, work), psn)
+    }
+
+    /// As `store`, where nothing else goes.
+    pub(super) fn store_apart(
+        &mut self,
+        ctx: &Ctx<'_>,
+        packet: &Packet<'_>,
+        work: (u64, &SendCtx),
+        psn: Psn,
+    ) -> Result<(), Cause> {
+        self.store_unless(false, ctx, packet, work, psn)
+    }
+
+    /// As `store`; nothing is placed if what a later request asked for is there already.
+    fn store_unless(
+        &mut self,
+        over: bool,
+        ctx: &Ctx<'_>,
+        packet: &Packet<'_>,
+        (number, work): (u64, &SendCtx),
+        psn: Psn,
+    ) -> Result<(), Cause> {
         let bad = Cause::new(FlushCode::REM_OP, AeCode::ROCE_RSP_LENGTH_ERROR).bad_response();
         // An answer with data is positive: a refusal is a packet of its own.
         if packet
@@ -186,14 +210,14 @@ impl Qp {
                     // rule: roce-76
                     return Err(bad);
                 }
-                if self.is_overwritten((number, work), psn) {
+                if over {
                     return Ok(());
                 }
                 self.scatter(ctx, number, offset, packet.payload())
             }
             (Kind::Atomic, Verb::AtomicAck) => {
                 // rule: roce-75
-                if self.is_overwritten((number, work), psn) {
+                if over {
                     return Ok(());
                 }
                 let value = packet.atomic_ack().unwrap_or(0);

@@ -227,6 +227,31 @@ impl Score {
         Ok(settled)
     }
 
+    /// `psn`, in a window from `una` on, is the next one behind all that is known, and not settled.
+    #[inline]
+    pub(super) fn is_next(&self, psn: Psn, una: Psn) -> bool {
+        let insisted = || self.holes.back().is_some_and(|hole| hole.holds(psn));
+        let within = psn.since(una) < MAX_PSN_WINDOW.cast_signed();
+        psn == self.high && self.set != 0 && within && !insisted() && !self.has(psn, una)
+    }
+
+    /// The next one is settled.
+    #[inline]
+    pub(super) fn settle_next(&mut self, psn: Psn) {
+        debug_assert_eq!(psn, self.high, "the next one");
+        let (word, bit) = Self::place(psn);
+        if let Some(bits) = self.bits.get_mut(word) {
+            *bits |= bit;
+            self.set += 1;
+        }
+        self.high = psn.add(1);
+    }
+
+    /// Something may have been asked for.
+    pub(super) const fn asks(&self) -> bool {
+        self.asks
+    }
+
     /// Takes `psn` out of its hole.
     pub(super) fn fill(&mut self, psn: Psn) -> Option<Filled> {
         let at = self.holes.iter().position(|hole| hole.holds(psn))?;
