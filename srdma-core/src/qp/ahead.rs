@@ -147,7 +147,7 @@ impl Qp {
         };
         if due
             || ahead.refused.is_some()
-            || ahead.score.asks()
+            || !ahead.score.outlives_nothing(psn)
             || !work.kind.needs_response()
             || ahead.known_apart(number, end) != Some(true)
             || !ahead.score.is_next(psn, una)

@@ -46,6 +46,10 @@ pub(super) struct Asked {
     sent: Psn,
 }
 
+fn earlier(one: Option<Psn>, other: Psn) -> Psn {
+    one.filter(|one| one.since(other) < 0).unwrap_or(other)
+}
+
 impl Hole {
     fn end(&self) -> Psn {
         self.first.add(self.len)
@@ -101,8 +105,9 @@ pub(super) struct Score {
     /// Behind the last PSN that is settled or known to be missing; of no meaning while idle.
     high: Psn,
     holes: VecDeque<Hole>,
-    /// Some of them may have been asked for. Where packets are late and none is lost, none is.
-    asks: bool,
+    /// Some of them may have been asked for: the first PSN that had not been sent when one was,
+    /// before which no answer says that it is lost again.
+    asks: Option<Psn>,
 }
 
 impl Default for Score {
@@ -112,7 +117,7 @@ impl Default for Score {
             set: 0,
             high: Psn::default(),
             holes: VecDeque::new(),
-            asks: false,
+            asks: None,
         }
     }
 }
@@ -247,9 +252,10 @@ impl Score {
         self.high = psn.add(1);
     }
 
-    /// Something may have been asked for.
-    pub(super) const fn asks(&self) -> bool {
-        self.asks
+    /// An answer to `psn` says nothing of what was asked for.
+    #[inline]
+    pub(super) fn outlives_nothing(&self, psn: Psn) -> bool {
+        self.asks.is_none_or(|sent| psn.since(sent) < 0)
     }
 
     /// Takes `psn` out of its hole.
@@ -351,17 +357,19 @@ impl Score {
     /// An answer to something from `psn` on has come: what was asked for before that was sent is
     /// lost again. False: nothing is.
     pub(super) fn outlived(&mut self, psn: Psn, now: Instant) -> bool {
-        if !self.asks {
+        if self.outlives_nothing(psn) {
             return false;
         }
-        let (mut any, mut asks) = (false, false);
+        let mut any = false;
+        self.asks = None;
         for hole in &mut self.holes {
             if hole.asked.is_some_and(|asked| psn.since(asked.sent) >= 0) {
                 (hole.asked, hole.since, any) = (None, now, true);
             }
-            asks |= hole.asked.is_some();
+            if let Some(asked) = hole.asked {
+                self.asks = Some(earlier(self.asks, asked.sent));
+            }
         }
-        self.asks = asks;
         any
     }
 
@@ -410,7 +418,7 @@ impl Score {
                 sent,
             });
             hole.times += 1;
-            self.asks = true;
+            self.asks = Some(earlier(self.asks, sent));
         }
     }
 
