@@ -271,7 +271,7 @@ impl Device {
 /// Packets of one READ request: so much that several overlap, or, where only one may be
 /// outstanding, most of what our socket can take.
 fn read_chunk(limit: u32, mtu: u32, depth: u8) -> u32 {
-    let share = if depth > 1 { limit / 3 } else { limit / 10 * 9 };
+    let share = if depth > 1 { limit / 4 } else { limit / 10 * 9 };
     let packets = share / (mtu + super::peer::PACKET_OVERHEAD);
     packets.clamp(1, MAX_PSN_WINDOW / 4)
 }

@@ -1,5 +1,9 @@
 //! How much may be under way towards a socket.
 
+/// Most bytes of READ responses under way: what waits in the socket longer has left the processor's
+/// caches when it is read, and whoever falls behind once stays behind.
+const MAX_RESPONSES: u32 = 5 << 19;
+
 /// How much may be in flight: requests towards a peer whose socket holds `rmem` bytes, and READ
 /// responses towards ours, which holds `granted`.
 ///
@@ -18,13 +22,14 @@ pub(super) fn budgets(rmem: u32, granted: u32, gso: bool) -> (u32, u32) {
         (|bytes| bytes / 5 * 2, rmem / 2, 0)
     };
     let others = requests + acks;
-    let responses = (granted / 4 * 3).saturating_sub(others).max(rmem / 8);
+    let responses = (granted / 4 * 3).saturating_sub(others);
+    let responses = responses.clamp(rmem / 8, MAX_RESPONSES);
     (counted(requests), counted(responses))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::budgets;
+    use super::{MAX_RESPONSES, budgets};
 
     #[test]
     fn what_is_in_flight_fits_the_socket() {
@@ -42,8 +47,9 @@ mod tests {
         // Small ones alone, each with its answer.
         let (requests, responses) = budgets(RMEM, RMEM, false);
         assert!((requests + responses) / SMALL * 2 * 960 <= RMEM / 4 * 3);
-        let (requests, responses) = budgets(RMEM, 8 << 20, true);
+        let (requests, responses) = budgets(RMEM, 2 << 20, true);
         let others = requests + RMEM / 20 * 3;
-        assert_eq!((requests, responses), (RMEM / 5 * 2, (6 << 20) - others));
+        assert_eq!((requests, responses), (RMEM / 5 * 2, (3 << 19) - others));
+        assert_eq!(budgets(RMEM, 8 << 20, true), (requests, MAX_RESPONSES));
     }
 }
