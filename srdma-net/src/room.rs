@@ -51,6 +51,8 @@ pub(crate) struct Room {
     told: Told,
     /// What held the last batch back.
     held: Option<Held>,
+    /// Receivers that cannot be seen are not asked.
+    plain: bool,
     /// Bytes of a batch that probably are not held back.
     hint: u32,
 }
@@ -63,9 +65,15 @@ impl Room {
         Self {
             seen: Seen::new(),
             told: Told::new(),
+            plain: false,
             held: None,
             hint: u32::MAX,
         }
+    }
+
+    /// Whether nobody is asked: what cannot be seen goes at once.
+    pub(crate) const fn speak_plainly(&mut self, plain: bool) {
+        self.plain = plain;
     }
 
     /// Bytes that may be worth building: what a receiver took of the last batch that was cut off,
@@ -102,6 +110,9 @@ impl Room {
             && let Some(fits) = self.seen.fits(run.target, cost)
         {
             return (!fits).then_some(Held::Seen(run.target));
+        }
+        if self.plain {
+            return None;
         }
         let bth: [u8; BTH_LEN] = gather::first(segs(batch, run));
         let [_, _, _, _, _, a, b, c, ..] = bth;

@@ -90,6 +90,12 @@ impl Sender {
         }
     }
 
+    /// A sender that asks receivers nothing, if `plain`.
+    pub(crate) const fn plain(mut self, plain: bool) -> Self {
+        self.room.speak_plainly(plain);
+        self
+    }
+
     /// Counters since the start.
     #[must_use]
     pub const fn counters(&self) -> &TxCounters {

@@ -172,7 +172,8 @@ impl Qp {
         self.inner.srq.as_ref()
     }
 
-    /// The state. Whoever has seen a completion of a failure finds the queue pair failed.
+    /// The state. Whoever has seen a completion of a failure finds the queue pair failed, unless
+    /// more than four thousand events wait to be handled.
     #[must_use]
     pub fn state(&self) -> QpState {
         self.inner.driver().hear();

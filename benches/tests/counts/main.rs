@@ -99,7 +99,7 @@ fn instructions_are_within_their_budgets() {
         return;
     }
     if cfg!(debug_assertions) {
-        println!("skip: budgets are those of release builds");
+        println!("skip: budgets are those of optimized builds");
         return;
     }
     if Command::new("valgrind").arg("--version").output().is_err() {

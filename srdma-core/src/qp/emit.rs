@@ -129,9 +129,10 @@ impl Qp {
             }
         }
         let asks = reliable && ask;
-        let even = len == mtu && self.speaks_own();
-        opcode = opcode.evened().filter(|_| even).unwrap_or(opcode);
-        let rider = self.take_along(&mut opcode, arena, (at, len));
+        let evened = opcode.evened().filter(|_| len == mtu && self.speaks_own());
+        opcode = evened.unwrap_or(opcode);
+        let alone = arena.is_empty() && ctx.ready.is_empty();
+        let rider = self.take_along(&mut opcode, alone, (at, len));
         // A WRITE tells its length, and thereby what is of it.
         let tells = reliable && self.conn.peer_is_ours() && !self.req.cmd.op.is_write();
         let mut head = Head::new(&Bth {
@@ -141,7 +142,7 @@ impl Qp {
             place: if tells { place_of(index) } else { 0 },
             ..Bth::new(opcode, dest, psn)
         });
-        self.message_headers(&mut head, work, (offset, last), (remote, even));
+        self.message_headers(&mut head, work, (offset, last), (remote, evened.is_some()));
         if let Some(rider) = rider {
             head.rider(rider);
         }
@@ -168,17 +169,14 @@ impl Qp {
 
     /// The acknowledgement that a message of `len` bytes takes along, and its opcode then.
     #[inline]
-    fn take_along(
-        &self,
-        opcode: &mut Opcode,
-        arena: &TxArena,
-        (at, len): (At, u32),
-    ) -> Option<Rider> {
+    fn take_along(&self, opcode: &mut Opcode, alone: bool, (at, len): (At, u32)) -> Option<Rider> {
         let with = opcode.with_rider()?;
-        if !at.is_front() || len > RIDDEN_MAX {
+        // Interfaces carry a full payload with the headers that everybody knows.
+        let fits = len <= RIDDEN_MAX && len as usize + Rider::LEN <= self.conn.mtu as usize;
+        if !alone || !at.is_front() || !fits {
             return None;
         }
-        let rider = self.rider(arena)?;
+        let rider = self.rider()?;
         *opcode = with;
         Some(rider)
     }

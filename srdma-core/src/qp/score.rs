@@ -185,6 +185,9 @@ impl Score {
         if self.holes.len() >= MAX_HOLES {
             return;
         }
+        if self.holes.is_empty() {
+            self.asks = None;
+        }
         let behind = self
             .holes
             .iter()

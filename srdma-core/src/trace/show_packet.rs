@@ -70,6 +70,12 @@ fn headers(shown: &mut Shown, packet: &Packet<'_>) {
         shown.add("syndrome", format_args!("{:#04x}", aeth.syndrome.to_byte()));
         shown.add("msn", aeth.msn);
     }
+    if let Some(rider) = packet.rider() {
+        let syndrome = rider.aeth.syndrome.to_byte();
+        shown.add("along_psn", format_args!("{:#08x}", rider.psn.value()));
+        shown.add("along_syndrome", format_args!("{syndrome:#04x}"));
+        shown.add("along_msn", rider.aeth.msn);
+    }
     if let Some(original) = packet.atomic_ack() {
         shown.add("original", format_args!("{original:#x}"));
     }

@@ -50,7 +50,7 @@ open_enum! {
         XRC_FLUSH = 0xbc, XRC_ATOMIC_WRITE = 0xbd,
 
         RC_SEND_ONLY_ACK = 0xe4, RC_SEND_ONLY_IMM_ACK = 0xe5,
-        RC_WRITE_MIDDLE_RETH = 0xe7, RC_WRITE_LAST_RETH = 0xe8, RC_WRITE_LAST_IMM_RETH = 0xe9,
+        RC_WRITE_MIDDLE_RETH = 0xe7, RC_WRITE_LAST_RETH = 0xe8,
         RC_WRITE_ONLY_ACK = 0xea, RC_WRITE_ONLY_IMM_ACK = 0xeb,
         RC_READ_RESP_MIDDLE_AETH = 0xee,
     }

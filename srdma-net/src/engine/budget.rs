@@ -23,7 +23,7 @@ pub(super) fn budgets(rmem: u32, granted: u32, gso: bool) -> (u32, u32) {
     };
     let others = requests + acks;
     let responses = (granted / 4 * 3).saturating_sub(others);
-    let responses = responses.clamp(rmem / 8, MAX_RESPONSES);
+    let responses = responses.min(MAX_RESPONSES).max(rmem / 8);
     (counted(requests), counted(responses))
 }
 

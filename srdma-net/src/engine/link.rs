@@ -114,7 +114,7 @@ pub(super) fn open(config: EngineConfig) -> Result<(Link, Hca), NetError> {
                 asked: 0,
                 passes: 0,
                 rx: RxRing::new(crate::rx::RX_BUFFERS),
-                tx: Sender::new(config.gso),
+                tx: Sender::new(config.gso).plain(hca.plain_wire),
                 segments,
             }))
         }
@@ -377,9 +377,13 @@ impl UdpLink {
                     if lends {
                         hca.lend(self.rx.slab(index));
                     }
-                    let desk = &mut self.desk;
+                    let (desk, plain) = (&mut self.desk, self.settings.plain_wire);
                     let mut f = |meta: &RxMeta, bytes: &[u8]| {
-                        desk.sift(meta, bytes, |meta, bytes| f(hca, meta, bytes));
+                        if plain {
+                            f(hca, meta, bytes);
+                        } else {
+                            desk.sift(meta, bytes, |meta, bytes| f(hca, meta, bytes));
+                        }
                     };
                     match &self.share {
                         None => f(buffer.0, buffer.1),
@@ -402,11 +406,10 @@ impl UdpLink {
 
     /// Asks receivers, behind what was just sent to them, what they have taken.
     fn ask(&mut self) {
-        let plain = self.settings.plain_wire;
         let Self {
             tx, sockets, share, ..
         } = self;
-        for question in tx.questions().filter(|_| !plain) {
+        for question in tx.questions() {
             let socket = sockets.iter().find(|at| at.local() == question.local);
             let block = share.as_ref().map_or(1, |share| share.name());
             let home = Qpn::new(u32::from(block) << BLOCK_BITS);

@@ -105,7 +105,7 @@ fn pad_bytes_are_not_delivered() {
 #[test]
 fn opcodes_that_nobody_speaks_are_dropped_in_silence() {
     // proves: roce-16
-    let ours = [0xe4, 0xe5, 0xe7, 0xe8, 0xe9, 0xea, 0xeb, 0xee];
+    let ours = [0xe4, 0xe5, 0xe7, 0xe8, 0xea, 0xeb, 0xee];
     let rc = (0..=0x14).chain([0x16, 0x17, 0x1c, 0x1d]).chain(ours);
     let rc: Vec<u8> = rc.collect();
     for opcode in 0..=255_u8 {

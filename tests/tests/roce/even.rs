@@ -1,6 +1,7 @@
 //! Packets of one message are of one length between devices of our own kind: with the header of the
 //! first one, and so in opcodes of their own. `[srdma]`
 
+use srdma_core::hw::wqe::{RemoteAddr, WqeBuf, WriteWr};
 use srdma_core::qp::attr::QpState;
 use srdma_core::wire::{Aeth, Opcode, Reth, Syndrome};
 use srdma_tests::node::{Node, QpSpec, pattern};
@@ -39,6 +40,28 @@ fn packets_of_a_write_are_as_long_as_its_first() {
     assert_eq!(ops(&written(&ours(), MTU)), [0x0a]);
     let stranger = QpSpec::default();
     assert_eq!(ops(&written(&stranger, 3 * MTU)), [0x06, 0x07, 0x08]);
+}
+
+#[test]
+fn a_write_with_immediate_ends_in_a_shorter_packet() {
+    // proves: even-1
+    let mut rig = Rig::with(&ours());
+    let remote = RemoteAddr {
+        addr: 0x1000,
+        rkey: rig.mem.rkey(),
+    };
+    let wr = WriteWr {
+        imm: Some(7),
+        remote,
+        ..WriteWr::default()
+    };
+    for _ in 0..2 {
+        let mut wqe = WqeBuf::new();
+        wqe.write(&wr, &[rig.mem.sge(0, 3 * 1024)]).unwrap();
+        rig.node.post(rig.qp, &wqe);
+    }
+    // So it closes the run, and the next message has its own.
+    assert_eq!(ops(&rig.transmit_some(1)), [0x06, 0xe7, 0x09]);
 }
 
 #[test]

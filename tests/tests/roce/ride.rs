@@ -54,12 +54,12 @@ fn a_message_of_one_packet_takes_it_along() {
     assert_eq!(ops(&rig.transmit()), [SEND]);
 
     let mut rig = owing(&ours());
-    let (sge, key) = (rig.mem.sge(0, 1024), rig.mem.rkey());
+    let (sge, key) = (rig.mem.sge(0, 1016), rig.mem.rkey());
     rig.node.write(rig.qp, &[sge], 0x1000, key);
     let heard = rig.transmit();
     assert_eq!(ops(&heard), [Opcode::RC_WRITE_ONLY_ACK]);
     assert_eq!(rides(&heard[0]), Some((RQ_PSN, 1)));
-    assert_eq!(heard[0].head.reth.map(|reth| reth.len), Some(1024));
+    assert_eq!(heard[0].head.reth.map(|reth| reth.len), Some(1016));
 
     let mut rig = owing(&ours());
     let mut wqe = WqeBuf::new();
@@ -86,6 +86,9 @@ fn otherwise_it_is_a_packet_of_its_own() {
     let heard = ops(&rig.transmit());
     assert_eq!(heard, [SEND, SEND, ACK], "they are of one length");
     let mut rig = owing(&ours());
+    rig.send(0, 1017);
+    assert_eq!(ops(&rig.transmit()), [SEND, ACK], "it has no room for it");
+    let mut rig = owing(&ours());
     rig.send(0, 1025);
     assert_eq!(ops(&rig.transmit()).last(), Some(&ACK), "a long one");
     let mut rig = owing(&ours());
@@ -107,17 +110,28 @@ fn otherwise_it_is_a_packet_of_its_own() {
     let heard = rig.transmit();
     assert_eq!(ops(&heard), [SEND, ACK]);
     assert!(!heard[1].payload.is_empty());
-    // Others' messages of the same length are in the batch: it would not join their run.
-    let mut node = Node::new("10.0.0.1");
-    let (one, two) = (node.connected(&ours()), node.connected(&ours()));
-    let mut rig = Rig::on(node, &ours());
-    rig.recv(0, 64);
-    rig.tell(send_only(RQ_PSN, b"question").ack());
-    let sge = rig.mem.sge(0, 4);
-    for qp in [one, rig.qp, two] {
-        rig.node.send(qp, &[sge]);
+    // Others' messages of the same length are in the batch, before it or behind: they would not
+    // join its run, nor it theirs.
+    for first in [true, false] {
+        let mut node = Node::new("10.0.0.1");
+        let other = node.connected(&ours());
+        let mut rig = Rig::on(node, &ours());
+        let third = rig.node.connected(&ours());
+        let who = if first {
+            [rig.qp, other, third]
+        } else {
+            [other, third, rig.qp]
+        };
+        let sge = rig.mem.sge(0, 4);
+        rig.recv(0, 64);
+        rig.tell(send_only(RQ_PSN, b"question").ack());
+        for qp in who {
+            rig.node.send(qp, &[sge]);
+        }
+        let heard = rig.transmit();
+        assert_eq!(heard.len(), 4);
+        assert!(heard.iter().all(|one| rides(one).is_none()), "{first}");
     }
-    assert_eq!(ops(&rig.transmit()), [SEND, SEND, SEND, ACK]);
 }
 
 #[test]
@@ -167,6 +181,32 @@ fn it_is_an_acknowledgement_like_any_other() {
     rig.tell(write_only(RQ_PSN, 0, key, b"nowhere").riding(SQ_PSN, syndrome));
     assert_eq!(rig.done()[0], ('s', 0, None));
     assert_eq!(rig.state(), QpState::Err);
+}
+
+#[test]
+fn a_receive_names_the_operation_that_everybody_knows() {
+    // proves: ride-1, e810-10
+    for (opcode, op) in [
+        (Opcode::RC_SEND_ONLY, 0x04),
+        (Opcode::RC_SEND_ONLY_IMM, 0x05),
+        (Opcode::RC_WRITE_ONLY_IMM, 0x0b),
+    ] {
+        let mut rig = Rig::with(&ours());
+        rig.recv(0, 64);
+        rig.send(0, 4);
+        rig.transmit();
+        let mut frame = write_only(RQ_PSN, rig.mem.at(0), rig.mem.rkey(), b"data").op(opcode);
+        frame.head.reth = frame.head.reth.filter(|_| op == 0x0b);
+        let frame = if op == 0x04 {
+            frame
+        } else {
+            frame.imm([1, 2, 3, 4])
+        };
+        rig.tell(frame.riding(SQ_PSN, Syndrome::ACK));
+        let done = rig.poll();
+        assert_eq!(done.len(), 2, "{opcode:?}");
+        assert_eq!(done[1].cqe.op, op);
+    }
 }
 
 #[test]

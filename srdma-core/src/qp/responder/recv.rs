@@ -118,7 +118,7 @@ impl Qp {
     ) -> Result<(), Fault> {
         let (id, index) = (&self.id, self.rsp.recv.index);
         let cqe = || CqeInfo {
-            op: rq_op(packet.opcode().0),
+            op: rq_op(packet.opcode().known().0),
             qpn: id.qpn,
             context: id.cookie,
             wqe_index: index,

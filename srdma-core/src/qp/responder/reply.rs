@@ -259,9 +259,9 @@ impl Qp {
     /// of its own it says more, or costs no more since it joins the run of others.
     // rule: ride-1
     #[inline]
-    pub(crate) fn rider(&self, arena: &TxArena) -> Option<Rider> {
+    pub(crate) fn rider(&self) -> Option<Rider> {
         let replies = &self.rsp.replies;
-        if !replies.ack.is_due() || !self.speaks_own() || !arena.is_empty() || replies.is_urgent() {
+        if !replies.ack.is_due() || !self.speaks_own() || replies.is_urgent() {
             return None;
         }
         let holds = self.early.as_ref().is_some_and(|early| !early.is_empty());

@@ -30,17 +30,27 @@ impl Opcode {
         }
     }
 
-    /// The same packet with the header that the first one of its message has, if it lacks it.
+    /// The same packet with the header that the first one of its message has, if it lacks it and
+    /// is as long with it.
     // rule: even-1
     #[inline]
     #[must_use]
     pub const fn evened(self) -> Option<Self> {
         match self {
-            Self::RC_WRITE_MIDDLE
-            | Self::RC_WRITE_LAST
-            | Self::RC_WRITE_LAST_IMM
-            | Self::RC_READ_RESP_MIDDLE => Some(Self(self.0 | CLASS)),
+            Self::RC_WRITE_MIDDLE | Self::RC_WRITE_LAST | Self::RC_READ_RESP_MIDDLE => {
+                Some(Self(self.0 | CLASS))
+            }
             _ => None,
+        }
+    }
+
+    /// The opcode that everybody knows of the same operation.
+    #[inline]
+    #[must_use]
+    pub const fn known(self) -> Self {
+        match self.own() {
+            Some((known, _)) => known,
+            None => self,
         }
     }
 
