@@ -123,3 +123,15 @@ fn batches_shrink_to_what_goes_and_grow_again() {
     assert_eq!(other.lend(|batch| room.admit(batch)), 1);
     assert_eq!(room.hint(), hint + hint / 4);
 }
+
+#[test]
+fn who_speaks_plainly_asks_nobody_and_waits_for_nobody() {
+    // proves: wire-1
+    let (a, b) = ([open(&SocketConfig::default())], [small_socket()]);
+    let script = flood(&a[0], &b[0]);
+    let mut room = Room::new();
+    room.speak_plainly(true);
+    assert_eq!(script.lend(|batch| room.admit(batch)), RUNS);
+    assert!(!room.is_held());
+    assert_eq!(room.questions().count(), 0);
+}
