@@ -115,7 +115,9 @@ fn tshark_reads_captures() {
     ping_pong(&files, &["-o", out, "--pcap", capture], "-n 20 -s 9000");
     let short = files.join("short");
     let short = short.to_str().unwrap();
-    ping_pong(&files, &["-o", out, "--pcap", short], "-n 20 -s 64");
+    let lines = files.join("of-the-short");
+    let lines = lines.to_str().unwrap();
+    ping_pong(&files, &["-o", lines, "--pcap", short], "-n 20 -s 64");
     let names = tshark(Path::new(short), &["-T", "fields", "-e", "_ws.col.Info"]);
     assert!(names.contains("RC Send Only"), "{names}");
     assert!(!names.contains("Unknown"), "all of it is known: {names}");
