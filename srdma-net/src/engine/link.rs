@@ -110,7 +110,7 @@ pub(super) fn open(config: EngineConfig) -> Result<(Link, Hca), NetError> {
                 interfaces: config.interfaces,
                 settings,
                 door: Door::default(),
-                desk: Desk::default(),
+                desk: Desk::default().plain(hca.plain_wire),
                 asked: 0,
                 passes: 0,
                 rx: RxRing::new(crate::rx::RX_BUFFERS),
@@ -377,13 +377,9 @@ impl UdpLink {
                     if lends {
                         hca.lend(self.rx.slab(index));
                     }
-                    let (desk, plain) = (&mut self.desk, self.settings.plain_wire);
+                    let desk = &mut self.desk;
                     let mut f = |meta: &RxMeta, bytes: &[u8]| {
-                        if plain {
-                            f(hca, meta, bytes);
-                        } else {
-                            desk.sift(meta, bytes, |meta, bytes| f(hca, meta, bytes));
-                        }
+                        desk.sift(meta, bytes, |meta, bytes| f(hca, meta, bytes));
                     };
                     match &self.share {
                         None => f(buffer.0, buffer.1),

@@ -74,9 +74,16 @@ pub(crate) struct Desk {
     askers: Vec<(SocketAddr, Instant)>,
     replies: Vec<(IpAddr, Note)>,
     counters: DeskCounters,
+    /// Notes are nothing to it: they go on, as to any other device.
+    plain: bool,
 }
 
 impl Desk {
+    pub(crate) const fn plain(mut self, plain: bool) -> Self {
+        self.plain = plain;
+        self
+    }
+
     pub(crate) const fn counters(&self) -> DeskCounters {
         self.counters
     }
@@ -91,7 +98,7 @@ impl Desk {
         mut rest: impl FnMut(&RxMeta, &[u8]),
     ) {
         let stride = meta.stride.max(1);
-        if bytes.len() == stride && stride != LEN {
+        if bytes.len() == stride && stride != LEN || self.plain {
             return rest(meta, bytes);
         }
         if stride < LEN || (stride != LEN && bytes.len() % stride != LEN) {

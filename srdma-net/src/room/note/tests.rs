@@ -57,6 +57,24 @@ fn a_question_is_answered_once_what_came_before_it_was_taken() {
 }
 
 #[test]
+fn a_plain_desk_takes_no_notes() {
+    // proves: wire-1
+    let (a, b) = (
+        open(&SocketConfig::default()),
+        open(&SocketConfig::default()),
+    );
+    assert!(ask(&a, &question(&a, &b, 5), Qpn::new(0x77_7000)));
+    let mut desk = Desk::default().plain(true);
+    assert_eq!(
+        sift(&mut desk, &b).len(),
+        1,
+        "it is a packet like any other"
+    );
+    desk.serve(Instant(0), &[b], |_, _| panic!("nothing was asked"));
+    assert_eq!(desk.counters(), DeskCounters::default());
+}
+
+#[test]
 fn who_asks_beside_others_is_told_a_share() {
     let all = [(); 3].map(|()| open(&SocketConfig::default()));
     let [a, b, c] = &all;
