@@ -271,13 +271,20 @@ def malformed(path):
     """What tshark finds malformed in the headers, as text; `None` where there is no tshark.
 
     It also guesses what payloads could be (RPC over RDMA, Ethernet types), and calls those
-    malformed that it guessed wrong: the dissector that gave up then stands last.
+    malformed that it guessed wrong: the dissector that gave up then stands behind that of the
+    headers. One byte 0x08 with its pad is an Ethernet type to it, and what follows no IP packet.
     """
     if not shutil.which("tshark"):
         return None
     done = subprocess.run(["tshark", "-n", "-r", path, "-Y", "_ws.malformed", "-T", "fields",
                            "-e", "frame.number", "-e", "frame.protocols", "-e", "_ws.col.Info"],
                           stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=False)
-    ours = ("eth", "ethertype", "ip", "ipv6", "udp", "infiniband")
     return "\n".join(line for line in done.stdout.splitlines()
-                     if line.split("\t")[1].split(":")[-1] in ours)
+                     if not is_guess(line.split("\t")[1].split(":")))
+
+
+def is_guess(protocols):
+    """It is what tshark took a payload for, or none of what we look at."""
+    headers = ("eth", "ethertype", "ip", "ipv6", "udp", "infiniband")
+    behind = "infiniband" in protocols and protocols[-1] != "infiniband"
+    return behind or protocols[-1] not in headers
