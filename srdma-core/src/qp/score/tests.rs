@@ -115,3 +115,19 @@ fn holes_are_bounded() {
         outside.unwrap_err();
     }
 }
+
+#[test]
+fn the_next_is_no_other() {
+    let (una, now) = (Psn::new(100), Instant(1));
+    let mut score = Score::default();
+    assert!(!score.is_next(una, una), "nothing is known");
+    score.begin(una);
+    score.settle(Psn::new(101), una, now).unwrap();
+    assert!(score.is_next(Psn::new(102), una));
+    assert!(!score.is_next(Psn::new(103), una) && !score.is_next(Psn::new(101), una));
+    score.settle_next(Psn::new(102));
+    assert_eq!(score.settle(Psn::new(103), una, now), Ok(Settled::Next));
+    // One that is asked for at once, though nothing behind it came, fills a hole.
+    score.insist(Psn::new(104), 1, una);
+    assert!(!score.is_next(Psn::new(104), una));
+}
