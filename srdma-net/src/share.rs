@@ -120,11 +120,7 @@ impl Member {
             addr,
             home: Home {
                 port: socket.tx_port(),
-                rx_bytes: if socket.config().plain_wire {
-                    0
-                } else {
-                    socket.buffers().rx
-                },
+                rx_bytes: socket.told_rx(),
             },
             registry: Registry::open(&place.file(addr))?,
         })

@@ -221,6 +221,15 @@ impl RoceSocket {
         &self.config
     }
 
+    /// Bytes that it holds, as peers are told; 0 if they are told nothing.
+    pub(crate) fn told_rx(&self) -> u32 {
+        if self.config().plain_wire {
+            0
+        } else {
+            self.buffers().rx
+        }
+    }
+
     /// The kernel merges received datagrams.
     #[must_use]
     pub const fn gro(&self) -> bool {

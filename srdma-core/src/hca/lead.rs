@@ -8,6 +8,12 @@ use crate::tx::path::PathKey;
 use std::net::SocketAddr;
 
 impl Device {
+    /// What counts of what a peer tells of its socket: on a plain wire, nothing.
+    // rule: wire-1
+    pub(crate) const fn heard(&self, peer_rx: u32) -> u32 {
+        if self.config.plain_wire { 0 } else { peer_rx }
+    }
+
     /// The queue pair's packets take this path from now on.
     pub(crate) fn lead(&mut self, qp: &mut Qp, key: PathKey) {
         let (paths, peers) = (&mut self.paths, &mut self.peers);
@@ -29,8 +35,9 @@ impl Device {
         if !qp.can_receive() {
             return;
         }
-        if home.rx_bytes != 0 && !self.config.plain_wire {
-            qp.conn.peer_rx = home.rx_bytes;
+        let told = self.heard(home.rx_bytes);
+        if told != 0 {
+            qp.conn.peer_rx = told;
         }
         if key.target.port() == home.port {
             self.peers.learn(qp.conn.peer, qp.conn.peer_rx);

@@ -234,12 +234,7 @@ impl Device {
                 ctx.hop_limit
             },
         };
-        // rule: wire-1
-        qp.conn.peer_rx = if self.config.plain_wire {
-            0
-        } else {
-            ctx.peer_rx
-        };
+        qp.conn.peer_rx = self.heard(ctx.peer_rx);
         self.lead(qp, key);
         Ok(())
     }

@@ -154,7 +154,8 @@ impl Qp {
         {
             return false;
         }
-        if self.store_apart(ctx, packet, (number, &work), psn).is_err() {
+        let stored = self.store_unless(false, ctx, packet, (number, &work), psn);
+        if stored.is_err() {
             return false;
         }
         if let Some(ahead) = self.req.ahead.as_deref_mut() {

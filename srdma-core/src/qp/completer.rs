@@ -25,7 +25,7 @@ impl Qp {
     // rule: roce-51
     pub(crate) fn on_response(&mut self, ctx: &mut Ctx<'_>, packet: &Packet<'_>) {
         let psn = packet.psn();
-        if psn.since(self.req.una) < 0 || psn.since(self.req.top) >= 0 {
+        if !self.awaits_answer(psn) {
             self.on_stale_response(ctx, packet, psn);
             return;
         }
@@ -45,14 +45,24 @@ impl Qp {
             return;
         };
         let positive = matches!(aeth.syndrome, Syndrome::Ack { .. });
-        if !positive || psn.since(self.req.una) < 0 || psn.since(self.req.top) >= 0 {
-            return;
+        if positive && self.awaits_answer(psn) {
+            self.on_positive(ctx, psn);
+            self.after_progress(ctx);
         }
+    }
+
+    /// Something was sent with this PSN that is not done.
+    const fn awaits_answer(&self, psn: Psn) -> bool {
+        psn.since(self.req.una) >= 0 && psn.since(self.req.top) < 0
+    }
+
+    /// Everything up to `psn` is acknowledged.
+    // rule: roce-48
+    fn on_positive(&mut self, ctx: &mut Ctx<'_>, psn: Psn) {
         ctx.counters.rcvd_acks += 1;
         if self.ack_through(ctx, psn.add(1)).is_err() {
             self.on_missing(ctx, psn.add(1));
         }
-        self.after_progress(ctx);
     }
 
     /// What follows every step forward: completions, and a chance to send.
@@ -76,11 +86,7 @@ impl Qp {
         let Some(aeth) = packet.aeth() else { return };
         match aeth.syndrome {
             Syndrome::Ack { .. } => {
-                ctx.counters.rcvd_acks += 1;
-                // rule: roce-48
-                if self.ack_through(ctx, psn.add(1)).is_err() {
-                    self.on_missing(ctx, psn.add(1));
-                }
+                self.on_positive(ctx, psn);
                 self.on_sack(ctx, packet, psn.add(1));
             }
             Syndrome::RnrNak { timer } => {
@@ -173,19 +179,8 @@ impl Qp {
         self.store_unless(over, ctx, packet, (number, work), psn)
     }
 
-    /// As `store`, where nothing else goes.
-    pub(super) fn store_apart(
-        &mut self,
-        ctx: &Ctx<'_>,
-        packet: &Packet<'_>,
-        work: (u64, &SendCtx),
-        psn: Psn,
-    ) -> Result<(), Cause> {
-        self.store_unless(false, ctx, packet, work, psn)
-    }
-
     /// As `store`; nothing is placed if what a later request asked for is there already.
-    fn store_unless(
+    pub(super) fn store_unless(
         &mut self,
         over: bool,
         ctx: &Ctx<'_>,

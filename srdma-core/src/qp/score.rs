@@ -224,11 +224,7 @@ impl Score {
         } else {
             Settled::Skipped
         };
-        let (word, bit) = Self::place(psn);
-        if let Some(bits) = self.bits.get_mut(word) {
-            *bits |= bit;
-            self.set += 1;
-        }
+        self.mark(psn);
         if skipped >= 0 {
             self.high = psn.add(1);
         }
@@ -247,12 +243,16 @@ impl Score {
     #[inline]
     pub(super) fn settle_next(&mut self, psn: Psn) {
         debug_assert_eq!(psn, self.high, "the next one");
+        self.mark(psn);
+        self.high = psn.add(1);
+    }
+
+    fn mark(&mut self, psn: Psn) {
         let (word, bit) = Self::place(psn);
         if let Some(bits) = self.bits.get_mut(word) {
             *bits |= bit;
             self.set += 1;
         }
-        self.high = psn.add(1);
     }
 
     /// An answer to `psn` says nothing of what was asked for.

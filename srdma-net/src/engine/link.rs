@@ -91,7 +91,7 @@ pub(super) fn open(config: EngineConfig) -> Result<(Link, Hca), NetError> {
             hca.shared = share.is_some();
             hca.max_mtu = hca.max_mtu.min(crate::mtu::of_addresses(&config.addrs));
             let granted = sockets.iter().map(|socket| socket.buffers().rx).min();
-            hca.rx_buffer = granted.filter(|_| !hca.plain_wire).unwrap_or(0);
+            hca.rx_buffer = sockets.iter().map(RoceSocket::told_rx).min().unwrap_or(0);
             let granted = granted.unwrap_or(hca.peer_budget);
             (hca.peer_budget, hca.read_budget) = budgets(hca.peer_budget, granted, config.gso);
             hca.addrs = sockets

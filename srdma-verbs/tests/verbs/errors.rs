@@ -2,8 +2,8 @@
 
 use crate::common::*;
 use srdma_verbs::{
-    Access, AttrError, AttrMask, Completion, Mtu, Path, Psn, QpAttr, QpState, QpType, Reason, Rkey,
-    WcStatus, WrId,
+    Access, Ah, AttrError, AttrMask, Completion, Mr, Mtu, Path, Psn, Qp, QpAttr, QpState, QpType,
+    Reason, Rkey, Sge, WcStatus, WrId,
 };
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -69,7 +69,7 @@ fn a_bad_key_fails_first_and_the_rest_is_flushed_in_order() {
 fn local_faults_name_the_request() {
     let p = pair(QpType::Rc);
     let (source, target) = (p.a.mr(100), p.b.mr(100));
-    let beyond = srdma_verbs::Sge {
+    let beyond = Sge {
         len: 101,
         ..source.sge(..)
     };
@@ -335,19 +335,27 @@ fn sends_wait_for_a_queue_pair_that_may_send() {
     assert_flushed(&a.cq, &[3]);
 }
 
-#[test]
-fn a_datagram_queue_pair_recovers_from_a_local_error() {
-    // proves: roce-82
+const KEY: srdma_verbs::Qkey = srdma_verbs::Qkey(5);
+
+/// A queue pair that sends datagrams to itself, memory, and the same with a key that is none.
+fn datagrams() -> (Side, Qp, Ah, Mr, Sge) {
     let a = Side::new(config());
-    let key = srdma_verbs::Qkey(5);
-    let qp = a.qp(QpType::Ud).build().unwrap().activate_ud(key).unwrap();
+    let qp = a.qp(QpType::Ud).build().unwrap().activate_ud(KEY).unwrap();
     let to = Path::new(a.ctx.query_gid(1, 0).unwrap(), 0);
     let ah = a.pd.create_ah(to).unwrap();
     let memory = a.mr(64);
-    let bad = srdma_verbs::Sge {
+    let bad = Sge {
         lkey: srdma_verbs::Lkey(memory.lkey().value() ^ 1),
         ..memory.sge(..)
     };
+    (a, qp, ah, memory, bad)
+}
+
+#[test]
+fn a_datagram_queue_pair_recovers_from_a_local_error() {
+    // proves: roce-82
+    let (a, qp, ah, memory, bad) = datagrams();
+    let key = KEY;
     let mut batch = qp.post_recv();
     batch.recv(WrId(9)).local(memory.sge(..));
     batch.ring().unwrap();
@@ -378,16 +386,8 @@ fn a_datagram_queue_pair_recovers_from_a_local_error() {
 
 #[test]
 fn whoever_saw_a_failed_completion_finds_the_state_that_goes_with_it() {
-    let a = Side::new(config());
-    let key = srdma_verbs::Qkey(5);
-    let qp = a.qp(QpType::Ud).build().unwrap().activate_ud(key).unwrap();
-    let to = Path::new(a.ctx.query_gid(1, 0).unwrap(), 0);
-    let ah = a.pd.create_ah(to).unwrap();
-    let memory = a.mr(64);
-    let bad = srdma_verbs::Sge {
-        lkey: srdma_verbs::Lkey(memory.lkey().value() ^ 1),
-        ..memory.sge(..)
-    };
+    let (a, qp, ah, _memory, bad) = datagrams();
+    let key = KEY;
     let ended = AtomicBool::new(false);
     std::thread::scope(|scope| {
         // Drives the device, so that the completion comes while another thread is in the pass.
