@@ -75,6 +75,19 @@ fn check_row(row: &Value) {
 }
 
 #[test]
+fn only_what_sleeps_is_measured_in_every_dialect() {
+    for dialect in ["e810", "mlx5", "hns"] {
+        let (local, remote) = (address(), address());
+        let mut args = vec!["perf", "--events", "--json", "--duration", "0.01"];
+        args.extend(["--dialect", dialect, "--local", &local, "--remote", &remote]);
+        let rows = json_lines(&srdma(&args));
+        let ops: Vec<_> = rows.iter().map(|row| row["op"].as_str().unwrap()).collect();
+        assert_eq!(ops, ["send", "write", "read", "atomic"], "{dialect}");
+        assert!(rows.iter().all(|row| row["events"] == true));
+    }
+}
+
+#[test]
 fn the_table_has_every_row() {
     let plain: &[&str] = &[];
     let meagre = [

@@ -26,6 +26,9 @@ pub(crate) struct TableArgs {
     /// Largest payload of a packet, in bytes
     #[arg(long, value_name = "BYTES")]
     pub(crate) mtu: Option<u16>,
+    /// Only what sleeps between events
+    #[arg(long)]
+    pub(crate) events: bool,
     /// One JSON object a line
     #[arg(long)]
     pub(crate) json: bool,

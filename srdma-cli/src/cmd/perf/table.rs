@@ -40,7 +40,8 @@ fn cases(duration: Duration, mtu: Option<u16>) -> Vec<Case> {
 
 /// `perf`: both processes on this machine, and the limits of the same run.
 pub(super) fn local(args: &TableArgs) -> Result<()> {
-    let cases = cases(Duration::from_secs_f64(args.duration), args.mtu);
+    let mut cases = cases(Duration::from_secs_f64(args.duration), args.mtu);
+    cases.retain(|case| case.events || !args.events);
     check(args, &cases)?;
     let (_server, listening) = start_server(Place::Here, args.remote, &args.device)?;
     let host = listening.addr.to_string();
