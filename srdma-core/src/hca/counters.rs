@@ -24,6 +24,8 @@ macro_rules! counters {
 
         impl Counters {
             /// Every counter with its name, in the order of declaration, malformed kinds last.
+            // A piece of code for each counter: once is enough.
+            #[inline(never)]
             pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> + use<> {
                 let named = [$( (stringify!($name), self.$name) ),*];
                 let malformed = MALFORMED_NAMES.into_iter().zip(self.malformed);
@@ -245,23 +247,20 @@ impl Counters {
     /// The counter of drops that moved since `before`, malformed kinds included.
     #[must_use]
     pub fn drop_since(&self, before: &Self) -> Option<&'static str> {
-        let moved = self
-            .iter()
-            .zip(before.iter())
-            .filter(|(now, then)| now.1 != then.1);
-        moved.map(|((name, _), _)| name).find(|name| is_drop(name))
+        self.moved(before, is_drop)
     }
 
     /// The bucket of the exception queue that moved since `before`.
     #[must_use]
     pub fn exception_since(&self, before: &Self) -> Option<&'static str> {
-        let moved = self
-            .iter()
-            .zip(before.iter())
-            .filter(|(now, then)| now.1 != then.1);
-        moved
-            .map(|((name, _), _)| name)
-            .find(|name| EXCEPTIONS.contains(name))
+        self.moved(before, |name| EXCEPTIONS.contains(&name))
+    }
+
+    /// The first wanted counter that moved since `before`.
+    fn moved(&self, before: &Self, wanted: impl Fn(&str) -> bool) -> Option<&'static str> {
+        let both = self.iter().zip(before.iter());
+        let mut moved = both.filter_map(|((name, now), (_, then))| (now != then).then_some(name));
+        moved.find(|name| wanted(name))
     }
 
     /// The counter called `name`.
