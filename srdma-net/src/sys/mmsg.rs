@@ -315,8 +315,7 @@ impl RecvRing {
     /// The slab of buffer `index`. Who takes a share keeps its bytes; the ring goes on with
     /// another. `None` while too many are kept.
     pub(crate) fn slab(&self, index: usize) -> Option<&Arc<[u8]>> {
-        let left = self.slabs.left();
-        self.slabs.ring.get(index).filter(|_| index < left)
+        self.slabs.lendable(index)
     }
 
     /// Slabs that were lent and replaced, since the start.

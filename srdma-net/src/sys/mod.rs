@@ -14,6 +14,7 @@
 //! | `ppoll.rs` | sleeping on several descriptors | an array of them, and a time limit |
 //! | `sched.rs` | a thread that runs soon | the kernel's description of its scheduling |
 //! | `cmsg.rs` | control messages, as bytes | macros of libc for their lengths |
+//! | `shm.rs` | memory that processes share | a mapping, and copies that others race with |
 //! | `slab.rs` | receive buffers that may be kept | nothing: shares are counted |
 //! | `addr.rs` | socket addresses | nothing: bytes in, bytes out |
 //!
@@ -44,5 +45,6 @@ pub(crate) mod mmsg;
 pub(crate) mod netlink;
 pub(crate) mod ppoll;
 pub(crate) mod sched;
+pub(crate) mod shm;
 pub(crate) mod slab;
 pub(crate) mod sockopt;

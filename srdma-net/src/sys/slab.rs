@@ -21,14 +21,14 @@ const MAX_SPARES: usize = 64;
 #[derive(Debug)]
 pub(crate) struct Slabs {
     /// A slab for each buffer of the ring.
-    pub(super) ring: Vec<Arc<[u8]>>,
+    pub(crate) ring: Vec<Arc<[u8]>>,
     spares: Vec<Arc<[u8]>>,
     /// Slabs that were lent and replaced.
-    pub(super) replaced: u64,
+    pub(crate) replaced: u64,
 }
 
 impl Slabs {
-    pub(super) fn new(buffers: usize) -> Self {
+    pub(crate) fn new(buffers: usize) -> Self {
         Self {
             ring: (0..buffers).map(|_| slab()).collect(),
             spares: Vec::new(),
@@ -37,13 +37,20 @@ impl Slabs {
     }
 
     /// How many more can be replaced.
-    pub(super) fn left(&self) -> usize {
+    fn left(&self) -> usize {
         let free = self.spares.iter().filter(|slab| is_ours(slab)).count();
         free + (MAX_SPARES - self.spares.len())
     }
 
+    /// The slab of buffer `index`. Who takes a share keeps its bytes, and it has to be replaced.
+    /// `None` while too many are kept.
+    pub(crate) fn lendable(&self, index: usize) -> Option<&Arc<[u8]>> {
+        let left = self.left();
+        self.ring.get(index).filter(|_| index < left)
+    }
+
     /// If somebody has a share of buffer `index`, another slab takes its place.
-    pub(super) fn replace_lent(&mut self, index: usize) -> bool {
+    pub(crate) fn replace_lent(&mut self, index: usize) -> bool {
         let Some(lent) = self.ring.get_mut(index).filter(|slab| !is_ours(slab)) else {
             return false;
         };
