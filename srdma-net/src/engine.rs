@@ -31,6 +31,7 @@ pub use config::{EngineConfig, Transport};
 pub(crate) use pass::{By, Core, Passed};
 pub(crate) use view::WeakEngine;
 
+use crate::bridge::{OwnYard, Sleeper};
 use crate::clock::Clock;
 use crate::error::NetError;
 use crate::irq::Msix;
@@ -39,6 +40,7 @@ use crate::spin::{Callers, ERRAND_NS, Steady};
 use crate::stats;
 use crate::sys::eventfd::EventFd;
 use crate::sys::exit::LastCall;
+use crate::sys::ppoll::sleep_on;
 use crate::trace;
 use join::Join;
 use reply::Reply;
@@ -91,6 +93,8 @@ pub(crate) struct Shared {
     deep: AtomicBool,
     /// The sockets, to sleep on.
     rx_fds: RwLock<Arc<[RawFd]>>,
+    /// Where senders on this machine put packets, if the device is on the bridge.
+    yard: Option<Arc<OwnYard>>,
     /// Tells of changes of interfaces; `None` where the kernel does not.
     watch: Option<Watch>,
     /// Somebody is looking at the interfaces.
@@ -117,6 +121,7 @@ impl Engine {
         let mut arena = TxArena::new().map_err(|_| NetError::OutOfMemory)?;
         link.learn_limits(&mut arena.limits);
         let rx_fds = RwLock::new(link.carrier.fds().into());
+        let yard = link.carrier.yard();
         let watch = (background && link.follows_interfaces()).then(Watch::open);
         let shared = Arc::new(Shared {
             trace: trace::register(&name),
@@ -143,6 +148,7 @@ impl Engine {
             unpark: EventFd::new().map_err(NetError::Poll)?,
             deep: AtomicBool::new(false),
             rx_fds,
+            yard,
             watch: watch.and_then(Result::ok),
             following: Mutex::default(),
         });
@@ -311,6 +317,18 @@ impl Shared {
         *self.rx_fds.write().unwrap_or_else(PoisonError::into_inner) = fds.into();
     }
 
+    /// Sleeps on the sockets and `others`, until packets come by any way, or for so long.
+    fn sleep(&self, who: Sleeper, others: impl Iterator<Item = RawFd>, limit_ns: Option<u64>) {
+        let fds = self.fds();
+        let come = self.yard.as_ref().is_some_and(|yard| yard.lie_down(who));
+        let limit_ns = if come { Some(0) } else { limit_ns };
+        // Interrupted or not: who sleeps looks at everything again.
+        let _ = sleep_on(others.chain(fds.iter().copied()), limit_ns);
+        if let Some(yard) = &self.yard {
+            yard.get_up(who);
+        }
+    }
+
     fn drive(&self, by: By) -> bool {
         // Pairs with the fence in `run`: either we get the lock, or its holder sees our doorbell.
         // Who polls has rung none, but for what it left to this look.
@@ -364,7 +382,10 @@ impl Shared {
             } else {
                 core.deadline(now)
             };
-            let wake = expel || due.is_some_and(|at| at.0.saturating_add(1) < planned);
+            // Its look at the sockets may have taken what was to wake a sleeper for the rest.
+            let yard = self.yard.as_ref().filter(|_| by != By::Thread);
+            let leaves = yard.is_some_and(|yard| yard.has_left_a_sleeper());
+            let wake = expel || leaves || due.is_some_and(|at| at.0.saturating_add(1) < planned);
             drop(core);
             if wake {
                 self.wake();
@@ -415,3 +436,6 @@ impl Shared {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -19,6 +19,12 @@ pub enum NetError {
     /// The background thread did not start.
     #[error("cannot start the engine thread; a limit on threads is the usual cause")]
     Thread(#[source] io::Error),
+    /// Devices cannot share memory here.
+    #[error(
+        "devices cannot share memory: that takes /dev/shm or /tmp, memfd_create, and /proc/PID/fd \
+         of this user's processes"
+    )]
+    NoBridge(#[source] io::Error),
     /// Somebody else owns UDP port 4791 on this address.
     #[error(
         "UDP port 4791 of {local} is in use. Owners may be the kernel's rdma_rxe (`rdma link` \

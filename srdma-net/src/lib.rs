@@ -10,6 +10,7 @@
 //! | [`clock`], [`spin`] | what time it is; when to spin and when to sleep |
 //! | [`irq`] | interrupt vectors as eventfds or handlers |
 //! | [`share`] | several processes on one address |
+//! | `bridge` | devices of one machine, through memory that they share |
 //! | [`stats`] | counters of running processes, for those who ask |
 //! | [`trace`] | who looks on: text, JSON lines and captures of what the device does |
 //! | [`fault`] | a bad network at the socket's edge |
@@ -24,6 +25,7 @@
 #![deny(unsafe_code)]
 
 pub mod bare;
+mod bridge;
 pub mod clock;
 pub mod engine;
 pub mod error;

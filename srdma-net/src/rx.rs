@@ -34,6 +34,8 @@ pub struct RxCounters {
     pub dropped_full: u64,
     /// Buffers dropped because they or their control messages were cut off.
     pub dropped_truncated: u64,
+    /// Datagrams without bytes: somebody on the bridge woke us.
+    pub empty: u64,
     /// Errors of the receiving socket.
     pub errors: u64,
     /// Buffers that were kept for what waits in them.
@@ -91,6 +93,10 @@ impl RxRing {
             self.counters.bytes += incoming.bytes.len() as u64;
             if let Some(counter) = incoming.info.drops {
                 self.counters.dropped_full += socket.note_drops(counter);
+            }
+            if incoming.bytes.is_empty() && !incoming.truncated {
+                self.counters.empty += 1;
+                continue;
             }
             match meta(socket, &incoming) {
                 Some(meta) => {

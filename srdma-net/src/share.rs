@@ -30,7 +30,8 @@ use place::Place;
 use registry::{Holder, Registry};
 use srdma_core::hca::ports::{BLOCK_BITS, BLOCKS, Home, Lookup};
 use std::collections::HashSet;
-use std::net::IpAddr;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -252,6 +253,11 @@ impl Share {
         self.member(addr)?.registry.holder(block).port()
     }
 
+    /// Where the bridge to a port of an address is entered.
+    pub(crate) fn bridge_link(&self, at: SocketAddr) -> PathBuf {
+        self.place.bridge_link(at)
+    }
+
     /// The numbers of one of our blocks.
     pub(crate) fn first_qpns(&self) -> RangeInclusive<u32> {
         numbers(self.name())
@@ -303,6 +309,14 @@ pub fn check(addr: IpAddr) -> Result<usize, NetError> {
     let ports: HashSet<u16> = taken(addr)?.into_iter().map(|(_, port)| port).collect();
     open(&[addr], &SocketConfig::default())?;
     Ok(ports.len())
+}
+
+/// Whether devices of this user can share memory (`WireMode::Bridge`); else they use sockets.
+pub fn check_bridge() -> Result<(), NetError> {
+    if Place::find()?.is_none() {
+        return Err(NetError::NoBridge(io::ErrorKind::NotFound.into()));
+    }
+    crate::bridge::check().map_err(NetError::NoBridge)
 }
 
 /// The blocks of queue pair numbers that processes of this user have on `addr`, each with the UDP

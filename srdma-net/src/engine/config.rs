@@ -34,6 +34,8 @@ pub struct EngineConfig {
     /// Receive buffer of the sockets in bytes of the kernel's accounting; `None` for as much as it
     /// allows.
     pub rcvbuf_cap: Option<u32>,
+    /// To devices of this machine that want it too, packets go through shared memory.
+    pub bridge: bool,
     /// Faults injected into what is received.
     pub fault: Option<FaultConfig>,
     /// What carries the packets.
@@ -70,6 +72,7 @@ impl Default for EngineConfig {
             gso: true,
             gro: true,
             rcvbuf_cap: None,
+            bridge: false,
             fault: None,
             transport: Transport::Udp,
             clock: Clock::system(),

@@ -14,6 +14,7 @@ use bytes::Bytes;
 use core::time::Duration;
 use srdma_core::hca::{Hca, Injection};
 use srdma_core::mem::host::HostBuf;
+use srdma_core::rx::RxMeta;
 use srdma_core::time::Instant;
 use srdma_core::trace::{self as probes, Kind, PacketPath};
 use srdma_core::tx::{TxBatch, TxToken};
@@ -108,15 +109,16 @@ impl Link {
             return held;
         }
         let injector = &mut self.faults.injector;
-        let got = self
-            .carrier
-            .receive(now, hca, |hca, meta, bytes| match injector {
-                _ if down => {}
-                Some(injector) => injector.sift(now, meta, bytes, |meta, bytes| {
-                    hca.handle_datagram(now, meta, bytes);
-                }),
-                None => hca.handle_datagram(now, meta, bytes),
-            });
+        let mut sift = |hca: &mut Hca, meta: &RxMeta, bytes: &[u8]| match injector {
+            _ if down => {}
+            Some(injector) => injector.sift(now, meta, bytes, |meta, bytes| {
+                hca.handle_datagram(now, meta, bytes);
+            }),
+            None => hca.handle_datagram(now, meta, bytes),
+        };
+        // One piece of code for all that is not in a hurry.
+        let sift: &mut dyn FnMut(&mut Hca, &RxMeta, &[u8]) = &mut sift;
+        let got = self.carrier.receive(now, hca, sift);
         held + got + self.hand_over(now, hca)
     }
 

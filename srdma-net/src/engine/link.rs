@@ -1,49 +1,30 @@
-//! What carries the packets of an engine: sockets, or a wire in memory.
+//! What carries the packets of an engine: sockets (`udp.rs`), or a wire in memory.
+
+mod udp;
 
 use super::budget::budgets;
 use super::config::{EngineConfig, Transport};
 use super::faults::Faults;
 use super::follow::{self, Known};
 use super::quiet::Quiet;
+use crate::bridge::{Bridge, OwnYard};
 use crate::error::NetError;
 use crate::offload::{GsoLimit, OffloadConfig};
-use crate::room::{self, Desk};
+use crate::room::Desk;
 use crate::rx::RxRing;
 use crate::share::door::Door;
 use crate::share::{self, Share};
 use crate::socket::{ROCE_PORT, RoceSocket, SocketConfig};
 use crate::tx::{Sender, Sent};
 use crate::wire_link::WireLink;
-use srdma_core::hca::ports::BLOCK_BITS;
 use srdma_core::hca::{Hca, LocalAddr};
-use srdma_core::num::Qpn;
 use srdma_core::rx::RxMeta;
 use srdma_core::time::Instant;
 use srdma_core::tx::{TxBatch, TxLimits};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsRawFd, RawFd};
 use std::sync::Arc;
-
-/// The sockets of a device.
-pub(crate) struct UdpLink {
-    sockets: Vec<RoceSocket>,
-    /// How long each socket has given nothing: private one and door of each address.
-    quiet: Vec<[Quiet; 2]>,
-    share: Option<Arc<Share>>,
-    /// Of each address: an interface had it. One that none ever had cannot go.
-    listed: Vec<bool>,
-    /// Interfaces whose further addresses are taken in.
-    interfaces: Vec<String>,
-    settings: SocketConfig,
-    door: Door,
-    desk: Desk,
-    /// Questions that left.
-    asked: u64,
-    passes: u32,
-    rx: RxRing,
-    tx: Sender,
-    segments: u16,
-}
+use udp::UdpLink;
 
 /// What carries the packets.
 pub(crate) enum Carrier {
@@ -102,7 +83,10 @@ pub(super) fn open(config: EngineConfig) -> Result<(Link, Hca), NetError> {
                 Some(ip) if config.gso => GsoLimit::probe(*ip).map_or(1, |limit| limit.packets),
                 _ => 1,
             };
+            let bridge = share.as_ref().filter(|_| config.bridge && !hca.plain_wire);
+            let bridge = bridge.and_then(|share| Bridge::open(share, &sockets).ok());
             Carrier::Udp(Box::new(UdpLink {
+                bridge,
                 quiet: vec![[Quiet::default(); 2]; sockets.len()],
                 sockets,
                 share,
@@ -231,6 +215,10 @@ impl Carrier {
             ip: socket.local(),
             source_port: socket.tx_port(),
         };
+        if let Some(bridge) = &mut udp.bridge {
+            // One that cannot be entered is reached by its socket.
+            let _ = bridge.add(&socket);
+        }
         udp.sockets.push(socket);
         udp.quiet.push([Quiet::default(); 2]);
         udp.listed.push(true);
@@ -291,7 +279,8 @@ impl Carrier {
         match self {
             Self::Wire(_) => false,
             Self::Udp(udp) => {
-                let held = udp.tx.is_held();
+                let bridge = udp.bridge.as_mut();
+                let held = udp.tx.is_held() || bridge.is_some_and(|it| it.outbox.is_held());
                 udp.ask();
                 held
             }
@@ -302,8 +291,7 @@ impl Carrier {
         match self {
             Self::Wire(wire) => wire.send(batch),
             Self::Udp(udp) => {
-                let UdpLink { tx, sockets, .. } = &mut **udp;
-                let sent = tx.send(sockets, batch);
+                let sent = udp.send(batch);
                 udp.ask();
                 sent
             }
@@ -335,6 +323,12 @@ impl Carrier {
         }
     }
 
+    /// What senders on this machine wake us by.
+    pub(super) fn yard(&self) -> Option<Arc<OwnYard>> {
+        let Self::Udp(udp) = self else { return None };
+        Some(Arc::clone(udp.bridge.as_ref()?.inbox.own()))
+    }
+
     /// Looks at every socket in the next pass: one of them woke us.
     pub(super) fn look_everywhere(&mut self) {
         if let Self::Udp(udp) = self {
@@ -351,99 +345,5 @@ impl Carrier {
     }
 }
 
-impl UdpLink {
-    fn receive(
-        &mut self,
-        now: Instant,
-        hca: &mut Hca,
-        mut f: impl FnMut(&mut Hca, &RxMeta, &[u8]),
-    ) -> usize {
-        self.passes = self.passes.wrapping_add(1);
-        let mut total = 0;
-        for (at, (socket, quiet)) in self.sockets.iter().zip(&mut self.quiet).enumerate() {
-            let [private, door] = quiet;
-            for (end, quiet) in [(Some(socket.private()), private), (socket.door(), door)] {
-                let Some(end) = end.filter(|_| !quiet.rests(now, self.passes)) else {
-                    continue;
-                };
-                let got = self.rx.receive(end);
-                if got == 0 {
-                    continue;
-                }
-                quiet.gave();
-                total += got;
-                for (index, buffer) in self.rx.filled() {
-                    let lends = hca.wants_slabs();
-                    if lends {
-                        hca.lend(self.rx.slab(index));
-                    }
-                    let desk = &mut self.desk;
-                    let mut f = |meta: &RxMeta, bytes: &[u8]| {
-                        desk.sift(meta, bytes, |meta, bytes| f(hca, meta, bytes));
-                    };
-                    match &self.share {
-                        None => f(buffer.0, buffer.1),
-                        Some(share) if end.port == ROCE_PORT => {
-                            self.door.sort(share, (at, socket), now, buffer, f);
-                        }
-                        Some(share) => self.door.unpack(share, buffer, f),
-                    }
-                    if lends {
-                        hca.lend(None);
-                    }
-                }
-            }
-        }
-        let tx = &mut self.tx;
-        self.desk
-            .serve(now, &self.sockets, |from, reply| tx.hear(from, reply));
-        total
-    }
-
-    /// Asks receivers, behind what was just sent to them, what they have taken.
-    fn ask(&mut self) {
-        let Self {
-            tx, sockets, share, ..
-        } = self;
-        for question in tx.questions() {
-            let socket = sockets.iter().find(|at| at.local() == question.local);
-            let block = share.as_ref().map_or(1, |share| share.name());
-            let home = Qpn::new(u32::from(block) << BLOCK_BITS);
-            let asked = socket.is_some_and(|socket| room::ask(socket, &question, home));
-            self.asked += u64::from(asked);
-        }
-    }
-
-    fn counters(&self) -> Vec<(&'static str, u64)> {
-        let (rx, tx, door) = (self.rx.counters(), self.tx.counters(), self.door.counters());
-        vec![
-            ("socket_rx_calls", rx.calls),
-            ("socket_rx_buffers", rx.buffers),
-            ("socket_rx_merged", rx.merged),
-            ("socket_rx_kept", rx.kept),
-            ("socket_rx_dropped_full", rx.dropped_full),
-            ("socket_rx_truncated", rx.dropped_truncated),
-            ("door_passed_on", door.passed),
-            ("door_lost", door.lost),
-            ("door_taken", door.taken),
-            ("door_refused", door.refused),
-            ("socket_tx_calls", tx.calls),
-            ("socket_tx_runs", tx.runs),
-            ("socket_tx_packets", tx.packets),
-            ("socket_tx_blocked", tx.blocked),
-            ("socket_tx_held", tx.held),
-            ("notes_asked", self.asked),
-            ("notes_answered", self.desk.counters().answered),
-            ("notes_refused", self.desk.counters().refused),
-            ("socket_tx_gso_lowered", tx.gso_lowered),
-            (
-                "socket_tx_lost",
-                tx.lost_too_long
-                    + tx.lost_forbidden
-                    + tx.lost_unreachable
-                    + tx.lost_other
-                    + tx.lost_no_socket,
-            ),
-        ]
-    }
-}
+#[cfg(test)]
+pub(super) mod tests;

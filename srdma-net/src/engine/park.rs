@@ -9,6 +9,7 @@
 //! has left and nobody drives.
 
 use super::By;
+use crate::bridge::Sleeper;
 use std::os::fd::AsRawFd;
 use std::sync::atomic::{Ordering, fence};
 use std::time::Duration;
@@ -57,9 +58,8 @@ impl super::Engine {
             fence(Ordering::SeqCst);
             if !done() && !shared.board.is_dirty() {
                 let limit_ns = deadline.map(|at| at.since(now));
-                let (sockets, unpark) = (shared.fds(), shared.unpark.as_raw_fd());
-                let fds = sockets.iter().copied().chain([unpark]);
-                let _ = crate::sys::ppoll::sleep_on(fds, limit_ns);
+                let unpark = shared.unpark.as_raw_fd();
+                shared.sleep(Sleeper::Parked, [unpark].into_iter(), limit_ns);
             }
             shared.park_planned.store(0, Ordering::Relaxed);
             shared.unpark.take();

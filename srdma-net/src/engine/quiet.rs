@@ -10,6 +10,8 @@ const QUIET_PASSES: u32 = 32;
 /// … and after this time, where passes take long: on a slow processor, or on a busy one, where who
 /// polls gives it up after each.
 const QUIET_NS: u64 = 10_000;
+/// A quiet socket is looked at as seldom as this where packets come over the bridge.
+const BRIDGED_NS: u64 = 100_000;
 
 /// A socket on which nothing comes.
 #[derive(Clone, Copy, Debug, Default)]
@@ -21,15 +23,18 @@ pub(super) struct Quiet {
 }
 
 impl Quiet {
-    /// A pass at `now`, one of many: true if the socket is not to be looked at.
+    /// A pass at `now`, one of many: true if the socket is not to be looked at. `bridged`: packets
+    /// come by another way.
     #[inline]
-    pub(super) fn rests(&mut self, now: Instant, pass: u32) -> bool {
+    pub(super) fn rests(&mut self, now: Instant, pass: u32, bridged: bool) -> bool {
         self.passes = self.passes.saturating_add(1);
         if self.passes < 2 * QUIET_AFTER {
             self.looked = now;
             return false;
         }
-        let rests = pass & (turn_of(self.passes) - 1) != 0 && now.since(self.looked) < QUIET_NS;
+        let limit = if bridged { BRIDGED_NS } else { QUIET_NS };
+        let turn = pass & (turn_of(self.passes) - 1) == 0;
+        let rests = (bridged || !turn) && now.since(self.looked) < limit;
         if !rests {
             self.looked = now;
         }
@@ -69,13 +74,29 @@ mod tests {
     }
 
     #[test]
+    fn beside_the_bridge_a_quiet_socket_is_looked_at_by_the_clock() {
+        let mut quiet = Quiet::default();
+        let start = 10 * BRIDGED_NS;
+        for pass in 0..2 * QUIET_AFTER - 1 {
+            assert!(!quiet.rests(Instant(start), pass, true), "not quiet yet");
+        }
+        for pass in 0..1000 {
+            let at = start + u64::from(pass) * BRIDGED_NS / 100;
+            let looks = pass > 0 && pass % 100 == 0;
+            assert_eq!(quiet.rests(Instant(at), pass, true), !looks, "{pass}");
+        }
+        quiet.gave();
+        assert!(!quiet.rests(Instant(start), 7, true));
+    }
+
+    #[test]
     fn where_passes_take_long_a_quiet_socket_is_looked_at_in_each() {
         let looks = |step: u64| {
             let mut quiet = Quiet::default();
             let passes = 2 * QUIET_AFTER * QUIET_PASSES;
             let looks = (1..=passes).filter(|pass| {
                 let now = Instant(1 + u64::from(*pass) * step);
-                let looks = !quiet.rests(now, *pass);
+                let looks = !quiet.rests(now, *pass, false);
                 looks && *pass > passes - 2 * QUIET_PASSES
             });
             looks.count()

@@ -11,6 +11,7 @@
 //! ([`sched`]), and gives it back at once where the program is about to answer.
 
 use super::{By, Shared};
+use crate::bridge::Sleeper;
 use crate::error::NetError;
 use crate::netlink::Watch;
 use crate::spin::{SPIN_NS, Spinner, Wait};
@@ -134,9 +135,11 @@ impl Thread {
         let shared = &*self.shared;
         let waker = shared.waker.iter().map(AsRawFd::as_raw_fd);
         let watch = shared.watch.iter().map(AsRawFd::as_raw_fd);
-        let sockets = self.armed.then(|| shared.fds());
-        let sockets = sockets.iter().flat_map(|fds| fds.iter().copied());
-        let _ = sleep_on(waker.chain(watch).chain(sockets), limit_ns);
+        if self.armed {
+            shared.sleep(Sleeper::Thread, waker.chain(watch), limit_ns);
+        } else {
+            let _ = sleep_on(waker.chain(watch), limit_ns);
+        }
         shared.planned.store(0, Ordering::Relaxed);
         self.woken = true;
         if let Some(waker) = &shared.waker {

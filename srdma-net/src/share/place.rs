@@ -9,18 +9,23 @@
 //! variables have no say. It must be the user's own, and open to nobody else.
 
 use super::registry;
+use crate::bridge;
 use crate::error::NetError;
 use crate::sys::lock::user;
 use std::fs::{DirBuilder, Metadata};
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// Where the folder may be, in this order.
 const BASES: [&str; 2] = ["/dev/shm", "/tmp"];
-/// Files that are looked at for being left behind, each time a device is opened.
+/// Registries that are looked at for being left behind, each time a device is opened …
 const SWEPT: usize = 64;
+/// … and files in all.
+const LOOKED_AT: usize = 1024;
+/// How the links to yards of the bridge end.
+const BRIDGE: &str = ".bridge";
 
 /// The folder of this user, and the network namespace of this thread.
 #[derive(Clone, Debug)]
@@ -55,13 +60,28 @@ impl Place {
         self.folder.join(format!("{}-{addr}", self.netns))
     }
 
+    /// Where the bridge to a port of an address is entered.
+    pub(super) fn bridge_link(&self, at: SocketAddr) -> PathBuf {
+        let (netns, addr, port) = (self.netns, at.ip(), at.port());
+        self.folder.join(format!("{netns}-{addr}-{port}{BRIDGE}"))
+    }
+
     /// Removes what killed processes left behind.
     pub(super) fn sweep(&self) {
         let Ok(files) = std::fs::read_dir(&self.folder) else {
             return;
         };
-        for file in files.flatten().take(SWEPT) {
-            registry::sweep(&file.path());
+        let mut swept = 0;
+        for file in files.flatten().take(LOOKED_AT) {
+            let path = file.path();
+            if path.to_string_lossy().ends_with(BRIDGE) {
+                if !bridge::is_live(&path) {
+                    let _ = std::fs::remove_file(&path);
+                }
+            } else if swept < SWEPT {
+                registry::sweep(&path);
+                swept += 1;
+            }
         }
     }
 }
