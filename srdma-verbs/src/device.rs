@@ -38,6 +38,20 @@ use std::sync::{Arc, Mutex, Weak};
 /// Interrupt vectors of the usual hardware.
 const USUAL_MSIX: u32 = 1024;
 
+/// What goes between devices of our own kind, and by which way.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum WireMode {
+    /// UDP packets; they tell each other more than the specification has: see `docs/roce.md`.
+    #[default]
+    Own,
+    /// UDP packets with nothing but what the specification has, as between strangers.
+    Plain,
+    /// As `Own`, but what goes to a device on this machine that wants it too crosses memory that
+    /// both share, and no socket: see `docs/bridge.md`.
+    Bridge,
+}
+
 /// What a user may set for a device.
 #[derive(Clone, Debug, PartialEq)]
 struct Options {
@@ -48,7 +62,7 @@ struct Options {
     ieq: Option<IeqMode>,
     arm: Option<ArmModel>,
     dialect: Option<Dialect>,
-    plain_wire: Option<bool>,
+    wire_mode: Option<WireMode>,
 }
 
 impl Default for Options {
@@ -61,7 +75,7 @@ impl Default for Options {
             ieq: None,
             arm: None,
             dialect: None,
-            plain_wire: None,
+            wire_mode: None,
         }
     }
 }
@@ -113,7 +127,7 @@ pub struct DeviceConfig {
     arm_model: Option<ArmModel>,
     dialect: Option<Dialect>,
     ieq: Option<IeqMode>,
-    plain_wire: Option<bool>,
+    wire_mode: Option<WireMode>,
     msix: u32,
     background: bool,
 }
@@ -139,7 +153,7 @@ impl DeviceConfig {
             arm_model: None,
             dialect: None,
             ieq: None,
-            plain_wire: None,
+            wire_mode: None,
             msix: USUAL_MSIX,
             background: true,
         }
@@ -215,10 +229,9 @@ impl DeviceConfig {
         self
     }
 
-    /// Whether nothing is on the wire but what the specification has, as between strangers; else
-    /// `SRDMA_WIRE` says, else devices of our own kind tell each other more: see `docs/roce.md`.
-    pub const fn plain_wire(mut self, on: bool) -> Self {
-        self.plain_wire = Some(on);
+    /// What goes between devices of our own kind; else `SRDMA_WIRE` says, else [`WireMode::Own`].
+    pub const fn wire_mode(mut self, mode: WireMode) -> Self {
+        self.wire_mode = Some(mode);
         self
     }
 
@@ -244,7 +257,7 @@ impl DeviceConfig {
             rcvbuf_cap: options.rcvbuf_cap,
             fault: options.fault.clone(),
             ieq: options.ieq,
-            plain_wire: options.plain_wire,
+            wire_mode: options.wire_mode,
             arm_model: options.arm,
             dialect: options.dialect,
             ..config
@@ -289,13 +302,13 @@ impl DeviceConfig {
                 spec::usual_arm(std::env::var_os(spec::ARM_VARIABLE), dialect).map_err(wrong)?
             }
         };
-        let plain = match self.plain_wire {
-            Some(plain) => plain,
+        let mode = match self.wire_mode {
+            Some(mode) => mode,
             None => spec::usual_wire(std::env::var_os(spec::WIRE_VARIABLE)).map_err(wrong)?,
         };
         let msix = self.msix;
         if self.wire.is_some() {
-            let config = self.engine(ieq, arm, dialect, plain);
+            let config = self.engine(ieq, arm, dialect, mode);
             let driver = Driver::open(config, msix).map_err(|reason| reason.of(VERB))?;
             return Ok(Context::create(driver, name));
         }
@@ -306,7 +319,7 @@ impl DeviceConfig {
         {
             return Ok(Context::create(driver, name));
         }
-        let config = self.clone().engine(ieq, arm, dialect, plain);
+        let config = self.clone().engine(ieq, arm, dialect, mode);
         let driver = Driver::open(config, msix).map_err(|reason| reason.of(VERB))?;
         open.retain(Opened::is_alive);
         let weak = Arc::downgrade(&driver);
@@ -320,14 +333,15 @@ impl DeviceConfig {
     }
 
     // rule: dialect-3
-    fn engine(self, ieq: IeqMode, arm: ArmModel, dialect: Dialect, plain: bool) -> EngineConfig {
+    fn engine(self, ieq: IeqMode, arm: ArmModel, dialect: Dialect, mode: WireMode) -> EngineConfig {
         let mut config = EngineConfig::default();
         config.hca.guid = guid(&self.addrs);
         config.hca.arm_model = arm;
         config.hca.dialect = dialect;
         config.name = self.name;
         config.hca.ieq = ieq;
-        config.hca.plain_wire = plain;
+        config.hca.plain_wire = mode == WireMode::Plain;
+        config.bridge = mode == WireMode::Bridge;
         config.addrs = self.addrs;
         config.interfaces = self.interfaces;
         (config.gso, config.gro) = (self.gso, self.gro);

@@ -125,7 +125,7 @@ pub use channel::{CompChannel, CompEvent};
 pub use context::{Context, DeviceAttr, PortAttr};
 pub use cq::{Cq, CqBuilder, MAX_CQE, Poll};
 pub use device::{
-    ConfigError, ConfigFault, DeviceConfig, DeviceInfo, devices, offered_devices, open,
+    ConfigError, ConfigFault, DeviceConfig, DeviceInfo, WireMode, devices, offered_devices, open,
 };
 pub use dm::{Dm, MAX_DM_BYTES};
 pub use driver::alloc::{RingAlloc, RingBlock};

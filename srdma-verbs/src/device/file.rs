@@ -17,10 +17,8 @@
 //!
 //! What is not known is an error: a word that is spelt wrong must not be a setting that is missing.
 
-use super::Options;
-use super::spec::{
-    ConfigError, Fault, Place, Spec, check_all, check_name, fault, place, plain_wire,
-};
+use super::spec::{ConfigError, Fault, Place, Spec, check_all, check_name, fault, place};
+use super::{Options, WireMode};
 use serde::Deserialize;
 use srdma_core::hw::Dialect;
 use srdma_core::obj::arm::ArmModel;
@@ -159,7 +157,7 @@ impl Device {
             .map(|text| Dialect::named(&text).ok_or_else(|| fault(path, &text, Fault::Dialect)));
         let wire = self
             .wire
-            .map(|text| plain_wire(&text).ok_or_else(|| fault(path, &text, Fault::Wire)));
+            .map(|text| WireMode::named(&text).ok_or_else(|| fault(path, &text, Fault::Wire)));
         Ok(Spec {
             name: self.name,
             places: places?,
@@ -171,7 +169,7 @@ impl Device {
                 ieq: ieq.transpose()?,
                 arm: arm.transpose()?,
                 dialect: dialect.transpose()?,
-                plain_wire: wire.transpose()?,
+                wire_mode: wire.transpose()?,
             },
         })
     }
@@ -233,7 +231,7 @@ mod tests {
         assert_eq!(b.options.rcvbuf_cap, Some(212_992));
         assert_eq!(b.options.ieq, Some(IeqMode::Off));
         assert_eq!(b.options.arm, Some(ArmModel::Compare));
-        assert_eq!(b.options.plain_wire, Some(true));
+        assert_eq!(b.options.wire_mode, Some(WireMode::Plain));
         let fault = b.options.fault.as_ref().expect("there are faults");
         assert_eq!(
             (fault.seed, fault.delay_ns, fault.reorder_ns),

@@ -8,7 +8,7 @@
 //!
 //! The long form, with settings, is a file: `file.rs`. Nothing here looks at the machine.
 
-use super::Options;
+use super::{Options, WireMode};
 use core::fmt;
 use srdma_core::hw::Dialect;
 use srdma_core::obj::arm::ArmModel;
@@ -122,7 +122,7 @@ impl fmt::Display for Fault {
             Self::Ieq => "expected off, reorder or capture",
             Self::Arm => "expected strict, compare or report",
             Self::Dialect => "expected e810, mlx5 or hns",
-            Self::Wire => "expected own or plain",
+            Self::Wire => "expected own, plain or bridge",
         })
     }
 }
@@ -211,18 +211,27 @@ pub(crate) fn usual_dialect(value: Option<OsString>) -> Result<Dialect, ConfigEr
     )
 }
 
-/// What a word says of the wire: true if it is to be plain.
-pub(crate) fn plain_wire(word: &str) -> Option<bool> {
-    match word {
-        "own" => Some(false),
-        "plain" => Some(true),
-        _ => None,
+impl WireMode {
+    /// What a word says of the wire.
+    pub(crate) fn named(word: &str) -> Option<Self> {
+        match word {
+            "own" => Some(Self::Own),
+            "plain" => Some(Self::Plain),
+            "bridge" => Some(Self::Bridge),
+            _ => None,
+        }
     }
 }
 
-/// Reads the value of `SRDMA_WIRE`; not plain if it is not set.
-pub(crate) fn usual_wire(value: Option<OsString>) -> Result<bool, ConfigError> {
-    usual(WIRE_VARIABLE, value, plain_wire, Fault::Wire, false)
+/// Reads the value of `SRDMA_WIRE`.
+pub(crate) fn usual_wire(value: Option<OsString>) -> Result<WireMode, ConfigError> {
+    usual(
+        WIRE_VARIABLE,
+        value,
+        WireMode::named,
+        Fault::Wire,
+        WireMode::Own,
+    )
 }
 
 /// Reads `name=place+place`; the error names the part that is wrong.
@@ -370,11 +379,12 @@ mod tests {
     #[test]
     fn the_variable_for_the_wire_is_read() {
         let read = |text: &str| usual_wire(Some(text.into()));
-        assert!(!usual_wire(None).expect("not set"));
-        assert!(read("plain ").expect("legal"));
-        assert!(!read("own").expect("legal"));
+        assert_eq!(usual_wire(None).expect("not set"), WireMode::Own);
+        assert_eq!(read("plain ").expect("legal"), WireMode::Plain);
+        assert_eq!(read("own").expect("legal"), WireMode::Own);
+        assert_eq!(read("bridge").expect("legal"), WireMode::Bridge);
         let error = read("off").expect_err("not known").to_string();
-        assert_eq!(error, "SRDMA_WIRE: `off`: expected own or plain");
+        assert_eq!(error, "SRDMA_WIRE: `off`: expected own, plain or bridge");
     }
 
     #[test]

@@ -5,14 +5,20 @@ use srdma_verbs::{
     Access, CompChannel, Completion, Context, Cq, DeviceConfig, Mr, Pd, Qp, QpBuilder, QpType,
     WcStatus, WrId,
 };
+use std::io::Read;
 use std::net::Ipv4Addr;
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Instant;
 
 /// Looks that follow each other at once, and then those with a pause of a millisecond between them,
 /// after which something counts as missing: what others have to do gets the processor, however
 /// crowded that is.
 const QUICK_LOOKS: u32 = 20_000;
 const SLOW_LOOKS: u32 = 60_000;
+
+/// A run takes seconds. One that has not ended by then never will: what it was doing is told.
+const PATIENCE: Duration = Duration::from_secs(300);
 
 static NEXT: AtomicU8 = AtomicU8::new(2);
 
@@ -242,4 +248,51 @@ pub fn assert_quiet(cq: &Cq) {
             panic!("unexpected {:?}", wc.to_completion());
         }
     }
+}
+
+/// Runs all tests of this program once more in a child that is told so, but for those that would do
+/// the same.
+pub fn again(told: &[(&str, &str)]) {
+    let child = Command::new(std::env::current_exe().unwrap())
+        .envs(told.iter().copied())
+        .args(["--skip", "dialects::", "--skip", "bridge::everything"])
+        .args(["--test-threads", "2"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let (status, text) = ended(child);
+    match status {
+        Some(status) => assert!(status.success(), "{told:?}: {text}"),
+        None => panic!("{told:?}: no end after {PATIENCE:?}: {text}"),
+    }
+}
+
+/// How a child ended, or nothing if it had to be ended; and what it said.
+fn ended(mut child: Child) -> (Option<ExitStatus>, String) {
+    let (mut out, mut err) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
+    let read = |from: &mut dyn Read| {
+        let mut bytes = Vec::new();
+        from.read_to_end(&mut bytes).unwrap();
+        String::from_utf8_lossy(&bytes).into_owned()
+    };
+    std::thread::scope(|scope| {
+        let said = [
+            scope.spawn(move || read(&mut out)),
+            scope.spawn(move || read(&mut err)),
+        ];
+        let deadline = Instant::now() + PATIENCE;
+        let status = loop {
+            if let Some(status) = child.try_wait().unwrap() {
+                break Some(status);
+            }
+            if Instant::now() > deadline {
+                child.kill().unwrap();
+                child.wait().unwrap();
+                break None;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        };
+        (status, said.map(|said| said.join().unwrap()).concat())
+    })
 }

@@ -5,14 +5,8 @@
 
 use crate::common::*;
 use srdma_verbs::{AsyncKind, Dialect, Qp, QpType, Rkey, WcOpcode, WcStatus, WrId};
-use std::io::Read;
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
 
 const VARIABLE: &str = "SRDMA_DIALECT";
-/// A run takes seconds. One that has not ended by then never will: what it was doing is told.
-const PATIENCE: Duration = Duration::from_secs(300);
-
 #[test]
 // proves: dialect-3
 fn everything_passes_in_the_other_dialects() {
@@ -21,50 +15,9 @@ fn everything_passes_in_the_other_dialects() {
         return;
     }
     for dialect in [Dialect::Mlx5, Dialect::Hns] {
-        let child = Command::new(std::env::current_exe().unwrap())
-            .env(VARIABLE, dialect.name())
-            // What some of them expect of arming; the others name a model.
-            .env("SRDMA_ARM", "strict")
-            .args(["--skip", "dialects::", "--test-threads", "2"])
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let (status, text) = ended(child);
-        match status {
-            Some(status) => assert!(status.success(), "{dialect}: {text}"),
-            None => panic!("{dialect}: no end after {PATIENCE:?}: {text}"),
-        }
+        // Of arming: what some of them expect; the others name a model.
+        again(&[(VARIABLE, dialect.name()), ("SRDMA_ARM", "strict")]);
     }
-}
-
-/// How a child ended, or nothing if it had to be ended; and what it said.
-fn ended(mut child: Child) -> (Option<ExitStatus>, String) {
-    let (mut out, mut err) = (child.stdout.take().unwrap(), child.stderr.take().unwrap());
-    let read = |from: &mut dyn Read| {
-        let mut bytes = Vec::new();
-        from.read_to_end(&mut bytes).unwrap();
-        String::from_utf8_lossy(&bytes).into_owned()
-    };
-    std::thread::scope(|scope| {
-        let said = [
-            scope.spawn(move || read(&mut out)),
-            scope.spawn(move || read(&mut err)),
-        ];
-        let deadline = Instant::now() + PATIENCE;
-        let status = loop {
-            if let Some(status) = child.try_wait().unwrap() {
-                break Some(status);
-            }
-            if Instant::now() > deadline {
-                child.kill().unwrap();
-                child.wait().unwrap();
-                break None;
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        };
-        (status, said.map(|said| said.join().unwrap()).concat())
-    })
 }
 
 #[test]

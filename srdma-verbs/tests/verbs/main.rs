@@ -18,6 +18,7 @@
 
 mod arming;
 mod async_table;
+mod bridge;
 mod channels;
 mod common;
 mod cqs;

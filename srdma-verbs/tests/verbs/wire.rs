@@ -3,7 +3,7 @@
 use crate::common::*;
 use srdma_verbs::{
     Clock, DeviceConfig, FaultConfig, ManualClock, Mtu, QpState, QpType, WcOpcode, WcStatus,
-    WireLink, WrId,
+    WireLink, WireMode, WrId,
 };
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -221,8 +221,8 @@ fn a_network_that_loses_and_damages_costs_only_time() {
 #[test]
 fn on_a_plain_wire_an_endpoint_tells_nothing_more() {
     // proves: wire-1
-    for plain in [false, true] {
-        let a = Side::new(config().plain_wire(plain));
+    for (mode, plain) in [(WireMode::Own, false), (WireMode::Plain, true)] {
+        let a = Side::new(config().wire_mode(mode));
         let b = Side::new(config());
         let prepared = a.qp(QpType::Rc).build().unwrap();
         let said = serde_json::to_string(&prepared.endpoint()).unwrap();
