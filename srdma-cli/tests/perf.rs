@@ -124,6 +124,14 @@ fn the_table_has_every_row() {
 
 #[test]
 fn people_get_a_table() {
+    let over_sockets = table(&[]);
+    assert!(!over_sockets.contains("memory"), "{over_sockets}");
+    let over_the_bridge = table(&["--bridge"]);
+    let heading = "through memory that they share";
+    assert!(over_the_bridge.contains(heading), "{over_the_bridge}");
+}
+
+fn table(options: &[&str]) -> String {
     let (local, remote) = (address(), address());
     let args = [
         "perf",
@@ -134,7 +142,7 @@ fn people_get_a_table() {
         "--remote",
         &remote,
     ];
-    let text = srdma(&args);
+    let text = srdma(&[&args, options].concat());
     for word in [
         "SEND",
         "WRITE",
@@ -147,6 +155,7 @@ fn people_get_a_table() {
     ] {
         assert!(text.contains(word), "{word} is missing in\n{text}");
     }
+    text
 }
 
 #[test]

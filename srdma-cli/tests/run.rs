@@ -224,6 +224,17 @@ fn env_says_what_run_sets() {
 }
 
 #[test]
+fn the_bridge_is_for_who_asks() {
+    let user = User::new();
+    let said = |args: &[&str]| text(&user.cli(args).output().unwrap().stdout);
+    assert!(!said(&["run", "env"]).contains("SRDMA_WIRE"));
+    assert!(said(&["run", "--bridge", "env"]).contains("\nSRDMA_WIRE=bridge\n"));
+    assert!(said(&["env", "--bridge"]).contains("export SRDMA_WIRE='bridge'"));
+    let findings = said(&["doctor"]);
+    assert!(findings.contains("share memory"), "{findings}");
+}
+
+#[test]
 fn what_the_user_has_set_stays() {
     let user = User::new();
     let mut run = user.cli(&["run", "env"]);

@@ -59,12 +59,17 @@ fn position(lines: &[&Value], what: &str, field: &str, value: &str) -> usize {
 
 #[test]
 fn both_sides_of_a_message_are_shown() {
-    if !is_installed("ibv_rc_pingpong") {
-        return;
+    if is_installed("ibv_rc_pingpong") {
+        message_is_shown(&[]);
+        message_is_shown(&["--bridge"]);
     }
+}
+
+fn message_is_shown(options: &[&str]) {
     let files = Folder::new();
     let out = files.join("lines");
-    ping_pong(&files, &["--json", "-o", out.to_str().unwrap()], "-n 1");
+    let options = [&["--json", "-o", out.to_str().unwrap()], options].concat();
+    ping_pong(&files, &options, "-n 1");
     let lines = json_lines(&std::fs::read_to_string(&out).unwrap());
     let times: Vec<_> = lines.iter().map(|line| line["time_ns"].as_u64()).collect();
     assert!(times.is_sorted(), "in order of time");
@@ -137,14 +142,18 @@ fn tshark_reads_captures() {
 
 #[test]
 fn faults_are_comments() {
-    if !is_installed("ibv_rc_pingpong") || !is_installed("tshark") {
-        return;
+    if is_installed("ibv_rc_pingpong") && is_installed("tshark") {
+        comments_of_faults(&[]);
+        comments_of_faults(&["--bridge"]);
     }
+}
+
+fn comments_of_faults(more: &[&str]) {
     let files = Folder::new();
     let (out, capture) = (files.join("lines"), files.join("capture"));
     let (out, capture) = (out.to_str().unwrap(), capture.to_str().unwrap());
     let rules = "drop nth=5; out corrupt nth=7; out duplicate nth=9";
-    let options = ["-o", out, "--pcap", capture, "--faults", rules];
+    let options = [&["-o", out, "--pcap", capture, "--faults", rules], more].concat();
     ping_pong(&files, &options, "-n 20");
     let comments = tshark(Path::new(capture), &["-T", "fields", "-e", "frame.comment"]);
     for fault in ["dropped", "bits flipped", "duplicate"] {

@@ -3,7 +3,7 @@
 use super::DeviceArgs;
 use crate::error::Result;
 use srdma_net::fault::FaultConfig;
-use srdma_verbs::{Context, DeviceConfig};
+use srdma_verbs::{Context, DeviceConfig, WireMode};
 use std::net::IpAddr;
 
 /// Packets that the kernel has dropped because a socket of ours was full.
@@ -26,6 +26,9 @@ pub(crate) fn open(local: IpAddr, args: &DeviceArgs) -> Result<Context> {
     }
     if let Some(dialect) = args.dialect {
         config = config.dialect(dialect);
+    }
+    if args.bridge {
+        config = config.wire_mode(WireMode::Bridge);
     }
     let fault = FaultConfig {
         loss: args.loss,

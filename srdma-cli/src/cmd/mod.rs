@@ -51,6 +51,9 @@ pub(crate) struct DeviceArgs {
     /// SRDMA_DIALECT says
     #[arg(long, value_name = "NAME", value_parser = dialect)]
     pub(crate) dialect: Option<Dialect>,
+    /// Between the two, packets cross memory that both share, and no socket; else SRDMA_WIRE says
+    #[arg(long)]
+    pub(crate) bridge: bool,
 }
 
 impl DeviceArgs {
@@ -68,6 +71,9 @@ impl DeviceArgs {
         args.extend(["--seed".to_owned(), self.seed.to_string()]);
         if let Some(dialect) = self.dialect {
             args.extend(["--dialect".to_owned(), dialect.to_string()]);
+        }
+        if self.bridge {
+            args.push("--bridge".to_owned());
         }
         if self.sockets.no_gso {
             args.push("--no-gso".to_owned());

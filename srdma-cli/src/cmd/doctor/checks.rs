@@ -28,6 +28,7 @@ pub(super) fn all() -> Vec<Finding> {
         wmem(),
         headers(),
     ];
+    findings.push(bridge());
     findings.push(ipv6());
     findings.extend(host::addresses().into_iter().map(port));
     findings
@@ -130,6 +131,21 @@ fn wmem() -> Finding {
         ),
         Some(value) => Finding::ok("wmem_max", format!("net.core.wmem_max is {value}")),
         None => Finding::ok("wmem_max", "net.core.wmem_max cannot be read here"),
+    }
+}
+
+/// Can devices of this user share memory, for those who ask for it?
+fn bridge() -> Finding {
+    match share::check_bridge() {
+        Ok(()) => Finding::ok(
+            "bridge",
+            "devices of this user can share memory (`--bridge`)",
+        ),
+        Err(error) => Finding::warn(
+            "bridge",
+            error.to_string(),
+            "`--bridge` makes no difference here: packets go through sockets",
+        ),
     }
 }
 

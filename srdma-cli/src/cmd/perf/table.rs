@@ -88,7 +88,16 @@ rate more is better, of round trips (p50) less.";
 /// Where the figures come from.
 fn heading(args: &TableArgs) -> String {
     let (local, remote) = (args.local, args.remote);
-    format!("{}; two processes, {local} to {remote}", out::machine())
+    let told = std::env::var_os("SRDMA_WIRE").is_some_and(|word| word == "bridge");
+    let way = if args.device.bridge || told {
+        ", through memory that they share"
+    } else {
+        ""
+    };
+    format!(
+        "{}; two processes, {local} to {remote}{way}",
+        out::machine()
+    )
 }
 
 /// `perf client`: one measurement, or the table, against a server somewhere else.

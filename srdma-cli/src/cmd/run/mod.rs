@@ -33,6 +33,10 @@ pub(crate) struct SetupArgs {
     /// Faults of network and device, as in "seed=7; drop 1%; out corrupt 0.1%", or @FILE
     #[arg(long, value_name = "RULES")]
     faults: Option<String>,
+    /// To devices of this machine that are on the bridge too, packets cross memory that both share,
+    /// and no socket (SRDMA_WIRE=bridge)
+    #[arg(long)]
+    bridge: bool,
 }
 
 /// `run`.
@@ -125,6 +129,9 @@ fn prepare(args: &SetupArgs, warns: bool) -> Result<Vec<(&'static str, OsString)
     if let Some(rules) = &args.faults {
         srdma_verbs::check_faults(rules).map_err(CliError::Usage)?;
         list.push(("SRDMA_FAULTS", rules.into()));
+    }
+    if args.bridge {
+        list.push(("SRDMA_WIRE", "bridge".into()));
     }
     Ok(list)
 }

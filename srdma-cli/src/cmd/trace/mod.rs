@@ -31,7 +31,8 @@ pub(crate) struct TraceArgs {
     #[arg(long)]
     json: bool,
     /// Also write packets to this file, in pcapng, for Wireshark and tshark. They are then what the
-    /// specification has, and nothing of our own (SRDMA_WIRE=plain), unless SRDMA_WIRE is set
+    /// specification has, and nothing of our own (SRDMA_WIRE=plain), unless SRDMA_WIRE is set or
+    /// --bridge given
     #[arg(long, value_name = "FILE")]
     pcap: Option<PathBuf>,
     /// Write lines to this file
@@ -65,7 +66,8 @@ pub(crate) fn run(args: &TraceArgs) -> Result<ExitCode> {
         let path = fresh(path).map_err(CliError::io("write the capture"))?;
         command.env("SRDMA_PCAP", path);
         // Who reads it knows what the specification has.
-        if std::env::var_os("SRDMA_WIRE").is_none() {
+        let told = command.get_envs().any(|(name, _)| name == "SRDMA_WIRE");
+        if !told && std::env::var_os("SRDMA_WIRE").is_none() {
             command.env("SRDMA_WIRE", "plain");
         }
     }
