@@ -31,7 +31,7 @@ mod outbox;
 mod tests;
 mod yard;
 
-pub(crate) use yard::{OwnYard, Sleeper, is_live};
+pub(crate) use yard::{OwnYard, Sleeper, is_dead};
 
 use crate::share::Share;
 use crate::socket::RoceSocket;
@@ -105,10 +105,11 @@ impl Bridge {
     }
 
     /// Names and values.
-    pub(crate) fn counters(&self) -> [(&'static str, u64); 9] {
+    pub(crate) fn counters(&self) -> [(&'static str, u64); 10] {
         let (rx, tx) = (self.inbox.counters(), self.outbox.counters());
         [
             ("bridge_rx_records", rx.records),
+            ("bridge_rx_bytes", rx.bytes),
             ("bridge_rx_senders", rx.senders),
             ("bridge_rx_refused", rx.refused),
             ("bridge_rx_kept", self.inbox.kept()),

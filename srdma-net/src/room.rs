@@ -30,7 +30,7 @@ use std::time::{Duration, Instant};
 use told::{Line, Told};
 
 /// How long a full receiver is waited for that takes nothing.
-const PATIENCE: Duration = Duration::from_millis(200);
+pub(crate) const PATIENCE: Duration = Duration::from_millis(200);
 
 /// Whether there is room; `None` if that cannot be known.
 type Answer = Option<bool>;

@@ -1,8 +1,11 @@
 //! The receiving end: what lies in our own yard, for the device.
 
-use super::yard::{DOORS, HEADER, LANES, OPEN_AT, OwnYard, RING, Ring, USED_AT, room_of};
+use super::yard::{
+    DOORS, HEADER, LANES, LOCK_LIFE, LaneWords, OPEN_AT, OwnYard, RING, Ring, USED_AT, room_of,
+};
 use crate::offload::GSO_PACKETS;
 use crate::rx::ecn;
+use crate::sys::lock;
 use crate::sys::slab::{SLOT, Slabs};
 use srdma_core::rx::RxMeta;
 use srdma_core::wire::BTH_LEN;
@@ -44,6 +47,16 @@ struct Lane {
     ring: Option<Ring>,
     /// Who sends, to whom; `None` if it is not heard.
     meta: Option<RxMeta>,
+}
+
+impl Lane {
+    /// Its sender is not heard any more, and told so. Whoever has the lane next begins where we
+    /// stand, whatever stood there meanwhile.
+    fn refuse(&mut self, words: &LaneWords<'_>) {
+        self.meta = None;
+        words.start().store(self.start, Ordering::Relaxed);
+        words.refused().store(self.turn, Ordering::Release);
+    }
 }
 
 /// A device's own yard.
@@ -94,7 +107,7 @@ impl Inbox {
 
     /// Records that were kept for what waits in them.
     pub(super) const fn kept(&self) -> u64 {
-        self.slabs.replaced
+        self.slabs.replaced()
     }
 
     /// Receives for `at` as well, which others find by a link at `path`.
@@ -103,14 +116,15 @@ impl Inbox {
         if door >= DOORS {
             return Err(io::ErrorKind::StorageFull.into());
         }
+        // Whoever finds the link finds the door.
         self.own.yard.set_door(door, at);
-        self.doors.push(at);
         // What is there is of a process that is gone: the port is ours.
         match std::fs::remove_file(&path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
             _ => {}
         }
         std::os::unix::fs::symlink(&self.place, &path)?;
+        self.doors.push(at);
         self.links.push(path);
         Ok(())
     }
@@ -135,8 +149,8 @@ impl Inbox {
                 // An odd one is being made known.
                 if turn.is_multiple_of(2) {
                     lane.noticed = turn;
+                    any |= lane.turn != turn;
                 }
-                any |= lane.turn != lane.noticed;
             }
         }
         any
@@ -180,7 +194,7 @@ impl Inbox {
                 });
             if lane.meta.is_none() {
                 self.counters.refused += 1;
-                words.refused().store(lane.turn, Ordering::Release);
+                lane.refuse(&words);
             }
         }
     }
@@ -235,9 +249,8 @@ impl Inbox {
             };
             slabs.replace_lent(0);
             let Some(len) = read(ring, (lane.start, waiting), meta, slabs) else {
-                lane.meta = None;
                 counters.refused += 1;
-                words.refused().store(lane.turn, Ordering::Release);
+                lane.refuse(&words);
                 return (taken, false);
             };
             lane.start = lane.start.wrapping_add(room_of(len));
@@ -246,7 +259,7 @@ impl Inbox {
             bytes += len;
             counters.records += 1;
             counters.bytes += len as u64;
-            let packets = slabs.ring.first().and_then(|slab| slab.get(..len));
+            let packets = slabs.slab(0).and_then(|slab| slab.get(..len));
             f(meta, packets.unwrap_or_default(), slabs);
         }
         (taken, true)
@@ -276,7 +289,7 @@ fn read(
     if !alone && !many {
         return None;
     }
-    let slab = slabs.ring.first_mut().and_then(Arc::get_mut)?;
+    let slab = slabs.slab_mut(0)?;
     for (part, at) in Ring::parts(start.wrapping_add(HEADER as u64), len) {
         ring.map().get(at, slab.get_mut(part)?);
     }
@@ -302,6 +315,8 @@ impl Drop for Inbox {
             return;
         }
         self.own.yard.word(OPEN_AT).store(0, Ordering::Release);
+        // A child after a fork has the file open, too.
+        let _ = lock::unlock(self.own.yard.fd(), LOCK_LIFE, 1);
         for link in &self.links {
             // Whoever has the port by now may have a link of its own there.
             if std::fs::read_link(link).is_ok_and(|place| place == self.place) {

@@ -1,6 +1,7 @@
 //! The sending end: lanes in the yards of others.
 
 use super::yard::{HEADER, LANES, LaneWords, RING, Ring, USED_AT, Yard, room_of};
+use crate::room::PATIENCE;
 use crate::share::Share;
 use crate::socket::{ROCE_PORT, RoceSocket};
 use crate::sys::lock::{self, Mode};
@@ -9,18 +10,18 @@ use srdma_core::tx::{Run, TxBatch};
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{Ordering, fence};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
-/// How long a full lane is waited for out of which nothing is taken.
-const PATIENCE: Duration = Duration::from_millis(200);
 /// Runs to a target without a yard before the next look for one, at most: they double.
 const SKIPS: u32 = 1 << 12;
 /// Records to a yard before the next look whether its owner lives.
 pub(super) const LOOKS: u64 = 1 << 12;
+/// How often a receiver is knocked at that has no room for that.
+const KNOCKS: usize = 3;
 /// Targets that are remembered, with a yard or without.
 const TARGETS: usize = 1024;
 /// Yards that are open at a time; further targets are reached by socket.
-pub(super) const YARDS: usize = 256;
+pub(super) const YARDS: usize = if cfg!(test) { 16 } else { 128 };
 
 /// What has gone over the bridge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -59,11 +60,6 @@ enum Way {
     Lane(Box<Lane>),
 }
 
-impl Way {
-    /// No yard for now: the next run goes by socket.
-    const NONE: Self = Self::None { left: 1, skips: 1 };
-}
-
 /// A lane of ours.
 #[derive(Debug)]
 struct Lane {
@@ -74,6 +70,10 @@ struct Lane {
     target: SocketAddr,
     /// Which of its senders we are; zero until we have put something in.
     turn: u64,
+    /// Whoever made it: a child after a fork does not give it back.
+    process: u32,
+    /// How many runs go by socket before the next look, if we are refused.
+    skips: u32,
     /// Bytes put in, and taken out when we last looked.
     end: u64,
     start: u64,
@@ -136,23 +136,25 @@ impl Outbox {
     #[cold]
     fn look_for(&mut self, share: &Share, sockets: &[RoceSocket], key: Key) -> bool {
         // Peers come and go.
-        self.ways.retain(|_, way| match way {
-            Way::None { .. } => true,
-            Way::Lane(lane) => lane.yard.is_open() && lane.yard.lives(),
-        });
+        if !self.ways.contains_key(&key) {
+            self.ways.retain(|_, way| match way {
+                Way::None { .. } => true,
+                Way::Lane(lane) => lane.yard.is_open() && lane.yard.lives(),
+            });
+        }
         if self.ways.len() >= TARGETS && !self.ways.contains_key(&key) {
             self.ways.retain(|_, way| matches!(way, Way::Lane(_)));
         }
         let (target, local) = key;
         let source = sockets.iter().find(|socket| socket.local() == local);
-        let lane = source.filter(|_| self.yards() < YARDS).and_then(|socket| {
-            let source = SocketAddr::new(local, socket.tx_port());
-            Lane::take(share, source, target)
-        });
         let skips = match self.ways.get(&key) {
             Some(Way::None { skips, .. }) => skips.saturating_mul(2).min(SKIPS),
             _ => 1,
         };
+        let lane = source.filter(|_| self.yards() < YARDS).and_then(|socket| {
+            let source = SocketAddr::new(local, socket.tx_port());
+            Lane::take(share, source, target, skips)
+        });
         let found = lane.is_some();
         let way = lane.map_or(Way::None { left: skips, skips }, |lane| {
             Way::Lane(Box::new(lane))
@@ -208,12 +210,14 @@ impl Outbox {
         if put && lane.yard.ring() {
             self.counters.knocks += 1;
             let socket = sockets.iter().find(|socket| socket.local() == key.1);
-            let knocked = socket.map(|socket| socket.send_parts(&[&[], &[]], key.0));
+            let mut knocks = socket.into_iter().cycle().take(KNOCKS);
+            let heard = knocks.any(|socket| socket.send_parts(&[&[], &[]], key.0).is_ok());
             // Whoever cannot be woken is not on the bridge.
-            gone |= !matches!(knocked, Some(Ok(())));
+            gone |= !heard;
         }
         if gone {
-            self.ways.insert(key, Way::NONE);
+            let skips = lane.skips;
+            self.ways.insert(key, Way::None { left: skips, skips });
         }
         crossed
     }
@@ -237,7 +241,7 @@ impl Outbox {
 impl Lane {
     /// A lane to `target`; `None` if it has no yard, or no lane to spare.
     // rule: bridge-2
-    fn take(share: &Share, source: SocketAddr, target: SocketAddr) -> Option<Self> {
+    fn take(share: &Share, source: SocketAddr, target: SocketAddr, skips: u32) -> Option<Self> {
         let yard = Yard::attach(&share.bridge_link(target), target).ok()?;
         let index = (0..LANES).find(|index| claim(&yard, *index))?;
         let end = yard.lane(index).end().load(Ordering::Relaxed);
@@ -248,6 +252,8 @@ impl Lane {
             source,
             target,
             turn: 0,
+            process: std::process::id(),
+            skips,
             end,
             start: end,
             records: 0,
@@ -363,9 +369,23 @@ impl Lane {
     }
 }
 
+impl Drop for Lane {
+    fn drop(&mut self) {
+        // A child after a fork has the file open, too, so closing it is not enough.
+        if self.process == std::process::id() {
+            let _ = lock::unlock(self.yard.fd(), byte_of(self.index), 1);
+        }
+    }
+}
+
+/// The byte of the file whose lock says who has a lane.
+fn byte_of(index: usize) -> i64 {
+    i64::try_from(index).unwrap_or(i64::MAX)
+}
+
 /// Takes the lane if nobody has it, and nothing lies in it.
 fn claim(yard: &Yard, index: usize) -> bool {
-    let byte = i64::try_from(index).unwrap_or(i64::MAX);
+    let byte = byte_of(index);
     if !lock::try_lock(yard.fd(), byte, 1, Mode::Alone).unwrap_or(false) {
         return false;
     }

@@ -77,12 +77,7 @@ impl Yard {
 
     /// The one that the link at `path` leads to, if its owner lives.
     fn follow(path: &Path) -> io::Result<Self> {
-        let mut options = File::options();
-        // Whatever the link leads to now is opened and nothing else: it does not wait, and becomes
-        // nobody's terminal.
-        let flags = libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY;
-        let file = options.read(true).write(true).custom_flags(flags);
-        let this = Self(Shm::attach(file.open(path)?, SIZE, RINGS_AT)?);
+        let this = Self(Shm::attach(open(path)?, SIZE, RINGS_AT)?);
         if this.is_open() && this.lives() {
             Ok(this)
         } else {
@@ -323,9 +318,26 @@ impl OwnYard {
     }
 }
 
-/// False if the link at `path` leads to no yard of a process that lives.
-pub(crate) fn is_live(path: &Path) -> bool {
-    Yard::follow(path).is_ok()
+/// True if the link at `path` surely leads to no yard of a process that lives.
+pub(crate) fn is_dead(path: &Path) -> bool {
+    let file = match open(path) {
+        Ok(file) => file,
+        Err(error) => return error.kind() == io::ErrorKind::NotFound,
+    };
+    match Shm::attach(file, SIZE, RINGS_AT).map(Yard) {
+        Ok(yard) => !yard.is_open() || !yard.lives(),
+        // It has no seals. Others may be yards of another build, or cannot be mapped just now.
+        Err(error) => error.kind() == io::ErrorKind::InvalidInput,
+    }
+}
+
+/// Whatever the link at `path` leads to now is opened and nothing else: it does not wait, and
+/// becomes nobody's terminal.
+fn open(path: &Path) -> io::Result<File> {
+    let mut options = File::options();
+    let flags = libc::O_CLOEXEC | libc::O_NONBLOCK | libc::O_NOCTTY;
+    let options = options.read(true).write(true).custom_flags(flags);
+    options.open(path)
 }
 
 pub(super) fn check() -> io::Result<()> {

@@ -97,6 +97,7 @@ pub(super) fn open(config: EngineConfig) -> Result<(Link, Hca), NetError> {
                 desk: Desk::default().plain(hca.plain_wire),
                 asked: 0,
                 passes: 0,
+                waits: 0,
                 rx: RxRing::new(crate::rx::RX_BUFFERS),
                 tx: Sender::new(config.gso).plain(hca.plain_wire),
                 segments,

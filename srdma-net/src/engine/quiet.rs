@@ -10,7 +10,10 @@ const QUIET_PASSES: u32 = 32;
 /// … and after this time, where passes take long: on a slow processor, or on a busy one, where who
 /// polls gives it up after each.
 const QUIET_NS: u64 = 10_000;
-/// A quiet socket is looked at as seldom as this where packets come over the bridge.
+/// Where packets come over the bridge, it is looked at by the clock: the longer nothing came, the
+/// less often, a pass of silence being worth so much …
+const BRIDGED_PASS_NS: u64 = 10;
+/// … and at least as often as this.
 const BRIDGED_NS: u64 = 100_000;
 
 /// A socket on which nothing comes.
@@ -32,7 +35,11 @@ impl Quiet {
             self.looked = now;
             return false;
         }
-        let limit = if bridged { BRIDGED_NS } else { QUIET_NS };
+        let limit = if bridged {
+            (u64::from(self.passes) * BRIDGED_PASS_NS).clamp(QUIET_NS, BRIDGED_NS)
+        } else {
+            QUIET_NS
+        };
         let turn = pass & (turn_of(self.passes) - 1) == 0;
         let rests = (bridged || !turn) && now.since(self.looked) < limit;
         if !rests {
@@ -80,11 +87,21 @@ mod tests {
         for pass in 0..2 * QUIET_AFTER - 1 {
             assert!(!quiet.rests(Instant(start), pass, true), "not quiet yet");
         }
-        for pass in 0..1000 {
-            let at = start + u64::from(pass) * BRIDGED_NS / 100;
-            let looks = pass > 0 && pass % 100 == 0;
-            assert_eq!(quiet.rests(Instant(at), pass, true), !looks, "{pass}");
+        let mut looks = |from: u64, step: u64| {
+            let passes =
+                (0..1000).filter(|pass| !quiet.rests(Instant(from + pass * step), 1, true));
+            passes.count() as u64
+        };
+        let often = looks(start, QUIET_NS / 10);
+        assert!(
+            (90..=110).contains(&often),
+            "{often} looks, as soon as it is quiet"
+        );
+        for _ in 0..10 {
+            looks(2 * start, 0);
         }
+        let seldom = looks(3 * start, BRIDGED_NS / 100);
+        assert!((9..=11).contains(&seldom), "{seldom} looks, later on");
         quiet.gave();
         assert!(!quiet.rests(Instant(start), 7, true));
     }

@@ -24,7 +24,7 @@ const BASES: [&str; 2] = ["/dev/shm", "/tmp"];
 const SWEPT: usize = 64;
 /// … and files in all.
 const LOOKED_AT: usize = 1024;
-/// How the links to yards of the bridge end.
+/// How all links to yards of the bridge end.
 const BRIDGE: &str = ".bridge";
 
 /// The folder of this user, and the network namespace of this thread.
@@ -32,6 +32,8 @@ const BRIDGE: &str = ".bridge";
 pub(super) struct Place {
     folder: PathBuf,
     netns: u64,
+    /// Whose process numbers links to memory are read with; 0 where that cannot be known.
+    pidns: u64,
 }
 
 impl Place {
@@ -40,11 +42,16 @@ impl Place {
         let Ok(netns) = std::fs::metadata("/proc/thread-self/ns/net") else {
             return Ok(None);
         };
+        let pidns = std::fs::metadata("/proc/self/ns/pid").map_or(0, |about| about.ino());
         for base in BASES {
             let folder = Path::new(base).join(format!("srdma-{}", user()));
             if let Some(folder) = prepare(folder)? {
                 let netns = netns.ino();
-                return Ok(Some(Self { folder, netns }));
+                return Ok(Some(Self {
+                    folder,
+                    netns,
+                    pidns,
+                }));
             }
         }
         Ok(None)
@@ -63,7 +70,13 @@ impl Place {
     /// Where the bridge to a port of an address is entered.
     pub(super) fn bridge_link(&self, at: SocketAddr) -> PathBuf {
         let (netns, addr, port) = (self.netns, at.ip(), at.port());
-        self.folder.join(format!("{netns}-{addr}-{port}{BRIDGE}"))
+        let name = format!("{netns}-{addr}-{port}{}", self.bridge_ending());
+        self.folder.join(name)
+    }
+
+    /// How the links to yards of the bridge end that we can follow.
+    fn bridge_ending(&self) -> String {
+        format!(".{}{BRIDGE}", self.pidns)
     }
 
     /// Removes what killed processes left behind.
@@ -71,11 +84,15 @@ impl Place {
         let Ok(files) = std::fs::read_dir(&self.folder) else {
             return;
         };
-        let mut swept = 0;
+        let (mut swept, ours) = (0, self.bridge_ending());
         for file in files.flatten().take(LOOKED_AT) {
             let path = file.path();
-            if path.to_string_lossy().ends_with(BRIDGE) {
-                if !bridge::is_live(&path) {
+            let name = path.to_string_lossy();
+            if name.ends_with(BRIDGE) {
+                let leads = std::fs::read_link(&path).ok();
+                let dead = name.ends_with(&ours) && bridge::is_dead(&path);
+                // Whoever has the port by now may have put another one there.
+                if dead && std::fs::read_link(&path).ok() == leads {
                     let _ = std::fs::remove_file(&path);
                 }
             } else if swept < SWEPT {

@@ -21,10 +21,10 @@ const MAX_SPARES: usize = 64;
 #[derive(Debug)]
 pub(crate) struct Slabs {
     /// A slab for each buffer of the ring.
-    pub(crate) ring: Vec<Arc<[u8]>>,
+    pub(super) ring: Vec<Arc<[u8]>>,
     spares: Vec<Arc<[u8]>>,
     /// Slabs that were lent and replaced.
-    pub(crate) replaced: u64,
+    pub(super) replaced: u64,
 }
 
 impl Slabs {
@@ -47,6 +47,21 @@ impl Slabs {
     pub(crate) fn lendable(&self, index: usize) -> Option<&Arc<[u8]>> {
         let left = self.left();
         self.ring.get(index).filter(|_| index < left)
+    }
+
+    /// Slabs that were lent and replaced.
+    pub(crate) const fn replaced(&self) -> u64 {
+        self.replaced
+    }
+
+    /// The bytes of buffer `index`.
+    pub(crate) fn slab(&self, index: usize) -> Option<&[u8]> {
+        self.ring.get(index).map(|slab| &**slab)
+    }
+
+    /// The same, to be filled; `None` while somebody has a share.
+    pub(crate) fn slab_mut(&mut self, index: usize) -> Option<&mut [u8]> {
+        self.ring.get_mut(index).and_then(Arc::get_mut)
     }
 
     /// If somebody has a share of buffer `index`, another slab takes its place.

@@ -1,6 +1,7 @@
 //! What programs see does not depend on whether packets cross shared memory.
 //!
-//! All other tests of this program run once more with `SRDMA_WIRE=bridge`.
+//! All tests of this program but those that compare dialects run once more with
+//! `SRDMA_WIRE=bridge`.
 
 use crate::common::*;
 use core::time::Duration;

@@ -88,7 +88,7 @@ rate more is better, of round trips (p50) less.";
 /// Where the figures come from.
 fn heading(args: &TableArgs) -> String {
     let (local, remote) = (args.local, args.remote);
-    let told = std::env::var_os("SRDMA_WIRE").is_some_and(|word| word == "bridge");
+    let told = std::env::var("SRDMA_WIRE").is_ok_and(|word| word.trim() == "bridge");
     let way = if args.device.bridge || told {
         ", through memory that they share"
     } else {

@@ -19,6 +19,8 @@ use std::sync::Arc;
 /// Buffers of sockets in one pass before the first records of a new sender, about: with more of
 /// them, it waits for the next pass.
 const GREETING: usize = 1024;
+/// So many passes it waits at most: no socket holds more than they took.
+const WAITS: u32 = 64;
 
 /// The sockets of a device.
 pub(crate) struct UdpLink {
@@ -39,6 +41,8 @@ pub(crate) struct UdpLink {
     /// Questions that left.
     pub(super) asked: u64,
     pub(super) passes: u32,
+    /// Passes that have not emptied the sockets while a new sender waited.
+    pub(super) waits: u32,
     pub(super) rx: RxRing,
     pub(super) tx: Sender,
     pub(super) segments: u16,
@@ -82,15 +86,8 @@ impl UdpLink {
         if let Some(bridge) = &mut self.bridge {
             bridged = bridge.begin_pass();
             if bridge.inbox.rang() {
-                // What a new sender sent before lies in the sockets, and comes first.
-                if bridge.inbox.notice() {
-                    let (taken, all) = self.empty_sockets(hca, now, &mut f);
-                    total += taken;
-                    if let Some(bridge) = self.bridge.as_mut().filter(|_| all) {
-                        bridge.inbox.greet();
-                    }
-                }
                 total += self.cross(hca, &mut f);
+                total += self.welcome(hca, now, &mut f);
             }
         }
         total += self.look(hca, Looks::InTurn { bridged }, now, &mut f);
@@ -110,6 +107,33 @@ impl UdpLink {
         });
         bridge.took(taken);
         taken
+    }
+
+    /// Listens to new senders, if there are some. What they sent before lies in the sockets, and
+    /// comes first; returns how many buffers that was.
+    fn welcome(
+        &mut self,
+        hca: &mut Hca,
+        now: Instant,
+        f: &mut impl FnMut(&mut Hca, &RxMeta, &[u8]),
+    ) -> usize {
+        let Some(bridge) = &mut self.bridge else {
+            return 0;
+        };
+        if !bridge.inbox.notice() {
+            return 0;
+        }
+        let (taken, all) = self.empty_sockets(hca, now, f);
+        self.waits = if all { 0 } else { self.waits + 1 };
+        if self.waits >= WAITS {
+            self.waits = 0;
+        } else if !all {
+            return taken;
+        }
+        if let Some(bridge) = &mut self.bridge {
+            bridge.inbox.greet();
+        }
+        taken + self.cross(hca, f)
     }
 
     /// Takes all that lies in the sockets; returns how many buffers that was, and whether nothing
