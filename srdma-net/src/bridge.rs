@@ -31,7 +31,7 @@ mod outbox;
 mod tests;
 mod yard;
 
-pub(crate) use yard::{OwnYard, Sleeper, is_dead};
+pub(crate) use yard::{OwnYard, Sleeper, check, is_dead};
 
 use crate::share::Share;
 use crate::socket::RoceSocket;
@@ -120,9 +120,4 @@ impl Bridge {
             ("bridge_tx_knocks", tx.knocks),
         ]
     }
-}
-
-/// Makes memory and finds it as another process would; fails where devices cannot share any.
-pub(crate) fn check() -> io::Result<()> {
-    yard::check()
 }

@@ -384,9 +384,10 @@ impl Shared {
             };
             // Its look at the sockets may have taken what was to wake a sleeper for the rest. One
             // that was woken since is on its way.
-            let asleep = planned != 0 || self.park_planned.load(Ordering::Relaxed) != 0;
-            let yard = self.yard.as_ref().filter(|_| asleep);
-            let leaves = yard.is_some_and(|yard| yard.has_left_a_sleeper());
+            let leaves = self.yard.as_ref().is_some_and(|yard| {
+                let asleep = planned != 0 || self.park_planned.load(Ordering::Relaxed) != 0;
+                asleep && yard.has_left_a_sleeper()
+            });
             let wake = expel || leaves || due.is_some_and(|at| at.0.saturating_add(1) < planned);
             drop(core);
             if wake {

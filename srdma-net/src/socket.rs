@@ -257,6 +257,11 @@ impl RoceSocket {
         self.private.fd()
     }
 
+    /// The one of `sockets` that is on `local`.
+    pub(crate) fn on(sockets: &[Self], local: IpAddr) -> Option<&Self> {
+        sockets.iter().find(|socket| socket.local() == local)
+    }
+
     /// A message that is sent asks for these marks; what the socket has of its own.
     pub(crate) fn usual_marks(&self, asked: Marks) -> Marks {
         self.usual.asked(asked)

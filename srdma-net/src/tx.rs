@@ -137,7 +137,7 @@ impl Sender {
         self.counters.held += u64::from(end < batch.runs.len());
         let admitted = batch.runs.get(..end).unwrap_or_default();
         while let Some(run) = admitted.get(at.run) {
-            let Some(socket) = sockets.iter().find(|socket| socket.local() == run.local) else {
+            let Some(socket) = RoceSocket::on(sockets, run.local) else {
                 self.counters.lost_no_socket += 1;
                 at = Cursor {
                     run: at.run + 1,

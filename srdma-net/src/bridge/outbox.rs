@@ -146,7 +146,7 @@ impl Outbox {
             self.ways.retain(|_, way| matches!(way, Way::Lane(_)));
         }
         let (target, local) = key;
-        let source = sockets.iter().find(|socket| socket.local() == local);
+        let source = RoceSocket::on(sockets, local);
         let skips = match self.ways.get(&key) {
             Some(Way::None { skips, .. }) => skips.saturating_mul(2).min(SKIPS),
             _ => 1,
@@ -209,7 +209,7 @@ impl Outbox {
         }
         if put && lane.yard.ring() {
             self.counters.knocks += 1;
-            let socket = sockets.iter().find(|socket| socket.local() == key.1);
+            let socket = RoceSocket::on(sockets, key.1);
             let mut knocks = socket.into_iter().cycle().take(KNOCKS);
             let heard = knocks.any(|socket| socket.send_parts(&[&[], &[]], key.0).is_ok());
             // Whoever cannot be woken is not on the bridge.

@@ -1,11 +1,12 @@
 //! The memory that a device receives in, as both ends see it.
 
+use crate::sys::addr::{narrow, widen};
 use crate::sys::lock::{self, Mode};
 use crate::sys::shm::{Map, Shm};
 use core::ops::Range;
 use std::fs::File;
 use std::io;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{Ipv6Addr, SocketAddr};
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
@@ -133,27 +134,20 @@ impl Yard {
     /// The address and port that stand at `at`.
     pub(super) fn addr(&self, at: usize) -> Option<SocketAddr> {
         let [head, high, low] = [0, 8, 16].map(|off| self.word(at + off).load(Ordering::Relaxed));
-        let ip = Ipv6Addr::from(u128::from(high) << 64 | u128::from(low));
+        let wide = Ipv6Addr::from(u128::from(high) << 64 | u128::from(low));
         let port = u16::try_from(head & 0xffff).ok()?;
-        let ip = match head >> 16 {
-            4 => IpAddr::V4(ip.to_ipv4_mapped()?),
-            6 => IpAddr::V6(ip),
-            _ => return None,
-        };
-        Some(SocketAddr::new(ip, port))
+        let family = u8::try_from(head >> 16).ok()?;
+        Some(SocketAddr::new(narrow(family, wide)?, port))
     }
 
     pub(super) fn set_addr(&self, at: usize, addr: SocketAddr) {
-        let (family, ip) = match addr.ip() {
-            IpAddr::V4(ip) => (4u64, ip.to_ipv6_mapped()),
-            IpAddr::V6(ip) => (6, ip),
-        };
+        let (family, ip) = widen(addr.ip());
         let [a, b, c, d, e, f, g, h] = ip.segments().map(u64::from);
         let [high, low] = [[a, b, c, d], [e, f, g, h]].map(|four| {
             let joined = four.into_iter().reduce(|high, low| high << 16 | low);
             joined.unwrap_or(0)
         });
-        let words = [family << 16 | u64::from(addr.port()), high, low];
+        let words = [u64::from(family) << 16 | u64::from(addr.port()), high, low];
         for (word, off) in words.into_iter().zip([0, 8, 16]) {
             self.word(at + off).store(word, Ordering::Relaxed);
         }
@@ -340,7 +334,8 @@ fn open(path: &Path) -> io::Result<File> {
     options.open(path)
 }
 
-pub(super) fn check() -> io::Result<()> {
+/// Makes memory and finds it as another process would; fails where devices cannot share any.
+pub(crate) fn check() -> io::Result<()> {
     let ours = Yard::create()?;
     let path = format!("/proc/{}/fd/{}", std::process::id(), ours.fd().as_raw_fd());
     Yard::follow(Path::new(&path)).map(drop)

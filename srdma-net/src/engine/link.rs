@@ -267,7 +267,7 @@ impl Carrier {
                 (addr.map_or(0, SocketAddr::port), true)
             }
             Self::Udp(udp) => {
-                let socket = udp.sockets.iter().find(|socket| socket.local() == local);
+                let socket = RoceSocket::on(&udp.sockets, local);
                 (
                     socket.map_or(0, RoceSocket::tx_port),
                     udp.tx.offload().gso(target),

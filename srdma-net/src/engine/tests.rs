@@ -5,18 +5,24 @@ use super::*;
 use crate::testing::address;
 use std::net::SocketAddr;
 
+/// A device on the bridge, where it receives, and its yard.
+fn bridged() -> (Engine, SocketAddr, Arc<OwnYard>) {
+    let here = address();
+    let engine = Engine::open(on_the_bridge(here)).unwrap();
+    let local = engine.shared.lock().link.carrier.local(0).unwrap();
+    let own = Arc::clone(engine.shared.yard.as_ref().unwrap());
+    (engine, SocketAddr::new(here, local.source_port), own)
+}
+
 #[test]
 fn whoever_leaves_records_behind_wakes_who_sleeps() {
     // proves: bridge-4
-    let here = address();
-    let engine = Engine::open(on_the_bridge(here)).unwrap();
+    let (engine, here, own) = bridged();
     let shared = &*engine.shared;
-    let port = shared.lock().link.carrier.local(0).unwrap().source_port;
-    let own = Arc::clone(shared.yard.as_ref().unwrap());
     let mut peer = Peer::new();
     for by in [By::Poller, By::Waiter, By::Armer, By::Anyone, By::Thread] {
         own.lie_down(Sleeper::Thread);
-        peer.cross(SocketAddr::new(here, port), 0..40);
+        peer.cross(here, 0..40);
         let mut wakes = 0;
         for _ in 0..10 {
             shared.planned.store(7, Ordering::Relaxed);
@@ -34,15 +40,12 @@ fn whoever_leaves_records_behind_wakes_who_sleeps() {
 #[test]
 fn who_sleeps_says_so_and_gets_up_again() {
     // proves: bridge-4
-    let here = address();
-    let engine = Engine::open(on_the_bridge(here)).unwrap();
+    let (engine, here, own) = bridged();
     let shared = &*engine.shared;
-    let port = shared.lock().link.carrier.local(0).unwrap().source_port;
-    let own = Arc::clone(shared.yard.as_ref().unwrap());
     let mut peer = Peer::new();
     for who in [Sleeper::Thread, Sleeper::Parked] {
         shared.sleep(who, std::iter::empty(), Some(0));
-        peer.cross(SocketAddr::new(here, port), 0..1);
+        peer.cross(here, 0..1);
         assert!(!own.has_left_a_sleeper(), "it is awake");
         // What came before nobody is woken for.
         let (start, limit) = (std::time::Instant::now(), 60_000_000_000);
@@ -58,7 +61,7 @@ fn who_sleeps_says_so_and_gets_up_again() {
                 while !own.sleeps() {
                     std::thread::yield_now();
                 }
-                peer.cross(SocketAddr::new(here, port), 0..1);
+                peer.cross(here, 0..1);
             });
             shared.sleep(who, std::iter::empty(), Some(limit));
         });

@@ -180,7 +180,7 @@ impl Desk {
             let Some(asked) = self.asked.get(at).copied() else {
                 break;
             };
-            let socket = sockets.iter().find(|socket| socket.local() == asked.local);
+            let socket = RoceSocket::on(sockets, asked.local);
             let Some(socket) = socket else { continue };
             let share = socket.buffers().rx / self.sharers(asked.source, now);
             let note = Note {

@@ -16,6 +16,7 @@
 use super::{RESERVED, Share};
 use crate::rx::ecn;
 use crate::socket::{ROCE_PORT, RoceSocket};
+use crate::sys::addr::{narrow, widen};
 use srdma_core::hca::ports::{BLOCKS, block_of};
 use srdma_core::num::Qpn;
 use srdma_core::rx::RxMeta;
@@ -185,10 +186,7 @@ fn count(packets: usize) -> u16 {
 fn encode(meta: &RxMeta, block: u16) -> [u8; HEADER] {
     let mut header = [0; HEADER];
     let stride = count(meta.stride);
-    let (family, addr) = match meta.source.ip() {
-        IpAddr::V4(addr) => (4, addr.to_ipv6_mapped()),
-        IpAddr::V6(addr) => (6, addr),
-    };
+    let (family, addr) = widen(meta.source.ip());
     let bytes = MAGIC
         .into_iter()
         .chain([family, meta.tclass, meta.hop_limit, 0])
@@ -212,12 +210,7 @@ fn decode(bytes: &[u8], local: IpAddr) -> Option<(RxMeta, u16, &[u8])> {
     let (numbers, addr) = header.split_first_chunk::<8>()?;
     let [family, tclass, hop_limit, _] = *flags;
     let [p0, p1, s0, s1, f0, f1, b0, b1] = *numbers;
-    let addr = Ipv6Addr::from(*addr.first_chunk::<16>()?);
-    let addr = match family {
-        4 => IpAddr::V4(addr.to_ipv4_mapped()?),
-        6 => IpAddr::V6(addr),
-        _ => return None,
-    };
+    let addr = narrow(family, Ipv6Addr::from(*addr.first_chunk::<16>()?))?;
     let stride = usize::from(u16::from_le_bytes([s0, s1]));
     if *magic != MAGIC || stride == 0 || packets.is_empty() || addr.is_ipv4() != local.is_ipv4() {
         return None;

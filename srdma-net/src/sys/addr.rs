@@ -7,7 +7,24 @@
 //!
 //! Written and read as bytes, so nothing here is unsafe. No other families.
 
-use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
+
+/// An address of either family in the room of the longer one: 4 or 6, and the address.
+pub(crate) const fn widen(addr: IpAddr) -> (u8, Ipv6Addr) {
+    match addr {
+        IpAddr::V4(addr) => (4, addr.to_ipv6_mapped()),
+        IpAddr::V6(addr) => (6, addr),
+    }
+}
+
+/// The address that [`widen`] made this of; `None` if it made it of none.
+pub(crate) fn narrow(family: u8, addr: Ipv6Addr) -> Option<IpAddr> {
+    match family {
+        4 => addr.to_ipv4_mapped().map(IpAddr::V4),
+        6 => Some(IpAddr::V6(addr)),
+        _ => None,
+    }
+}
 
 /// Bytes of an IPv4 socket address.
 const V4_LEN: u32 = 16;

@@ -250,7 +250,7 @@ impl UdpLink {
             tx, sockets, share, ..
         } = self;
         for question in tx.questions() {
-            let socket = sockets.iter().find(|at| at.local() == question.local);
+            let socket = RoceSocket::on(sockets, question.local);
             let block = share.as_ref().map_or(1, |share| share.name());
             let home = Qpn::new(u32::from(block) << BLOCK_BITS);
             let asked = socket.is_some_and(|socket| room::ask(socket, &question, home));
