@@ -56,15 +56,23 @@ fn who_sleeps_says_so_and_gets_up_again() {
         );
         shared.run(shared.lock(), By::Anyone);
         // And what comes later wakes.
-        std::thread::scope(|scope| {
-            scope.spawn(|| {
+        let over = AtomicBool::new(false);
+        let slept = std::thread::scope(|scope| {
+            let peer = scope.spawn(|| {
                 while !own.sleeps() {
+                    if over.load(Ordering::Relaxed) {
+                        return false;
+                    }
                     std::thread::yield_now();
                 }
                 peer.cross(here, 0..1);
+                true
             });
             shared.sleep(who, std::iter::empty(), Some(limit));
+            over.store(true, Ordering::Relaxed);
+            peer.join().unwrap()
         });
+        assert!(slept, "{who:?}: something old had woken it");
         assert!(
             u128::from(limit) > 2 * start.elapsed().as_nanos(),
             "{who:?} was not woken"
